@@ -1,0 +1,89 @@
+"""The ops as parts of an algorithm: frozen, so that equal settings share one jit trace.
+
+Each part fits one of the protocols `AdvantageFn`, `SurrogateFn` and `AggregationFn` of
+`pgax.types`, holds its settings as fields, and calls the op of the same meaning. A module
+function of the right signature is a part as well.
+"""
+
+import dataclasses
+
+from pgax.ops import advantages, aggregation, surrogates
+from pgax.types import Array, Batch, Scored, SurrogateLoss
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchMean:
+  """Reward less the mean of the batch; see `advantages.batch_mean`."""
+
+  def __call__(self, scored: Scored) -> Array:
+    return advantages.batch_mean(scored.rewards, scored.valid)
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaveOneOut:
+  """Reward less the mean of the others in its group; see `advantages.rloo`."""
+
+  def __call__(self, scored: Scored) -> Array:
+    return advantages.rloo(scored.rewards, scored.valid)
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupStandardised:
+  """Reward standardised in its group; see `advantages.grpo`."""
+
+  ddof: int = 0
+  eps: float = 1e-6
+
+  def __call__(self, scored: Scored) -> Array:
+    return advantages.grpo(scored.rewards, scored.valid, self.ddof, self.eps)
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupCentred:
+  """Reward less the mean of its group; see `advantages.dr_grpo`."""
+
+  def __call__(self, scored: Scored) -> Array:
+    return advantages.dr_grpo(scored.rewards, scored.valid)
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyGradient:
+  """`-A * logp`; see `surrogates.policy_gradient`."""
+
+  def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
+    return surrogates.policy_gradient(logp, batch.advantages)
+
+
+@dataclasses.dataclass(frozen=True)
+class Clipped:
+  """PPO's clipped surrogate; see `surrogates.clipped`."""
+
+  clip_low: float = 0.2
+  clip_high: float = 0.2
+  dual_clip: float | None = None
+
+  def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
+    return surrogates.clipped(
+      logp,
+      batch.old_logp,
+      batch.advantages,
+      self.clip_low,
+      self.clip_high,
+      self.dual_clip,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedLength:
+  """Token weight `1 / (max_length * sequences)`; see `aggregation.fixed_length`.
+
+  Attributes:
+    max_length: the constant, in tokens; None takes the room that the rollout has, which
+      is the sampler's token limit.
+  """
+
+  max_length: int | None = None
+
+  def __call__(self, mask: Array) -> Array:
+    limit = mask.shape[-1] if self.max_length is None else self.max_length
+    return aggregation.fixed_length(mask, limit)

@@ -1,0 +1,78 @@
+"""Logical axis names to mesh axes: where every parameter and every batch lies."""
+
+import flax.linen as nn
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from pgax.models.decoder import Decoder
+from pgax.types import PyTree
+
+# Logical axis of a parameter -> mesh axis. What is not named is replicated.
+RULES = (
+  ("vocab", "model"),
+  ("embed", "fsdp"),
+  ("heads", "model"),
+  ("kv_heads", "model"),
+  ("mlp", "model"),
+  ("head", None),
+  ("norm", None),
+)
+
+
+def param_shardings(model: Decoder, mesh: Mesh) -> PyTree:
+  """The sharding of every parameter, by the rule table.
+
+  Args:
+    model: the decoder.
+    mesh: with axes `data`, `fsdp` and `model`.
+
+  Returns:
+    A pytree of `NamedSharding`, the structure of the parameters.
+
+  Raises:
+    ValueError: if a mesh axis does not divide the axis that is laid over it; it names the
+      parameter, its shape and the mesh.
+  """
+  tokens = jax.ShapeDtypeStruct((1, 1, 1), "int32")
+  boxed = jax.eval_shape(model.init, jax.random.key(0), tokens, tokens)
+  specs = nn.get_partition_spec(boxed)
+  shardings = nn.logical_to_mesh_sharding(specs, mesh, RULES)
+  shapes = jax.tree_util.tree_leaves_with_path(nn.unbox(boxed))
+  for (path, leaf), sharding in zip(shapes, jax.tree.leaves(shardings), strict=True):
+    try:
+      sharding.shard_shape(leaf.shape)
+    except ValueError:
+      raise ValueError(
+        f"parameter {jax.tree_util.keystr(path)} of shape {leaf.shape} can't be laid over "
+        f"{sharding.spec}: the mesh {dict(mesh.shape)} must divide it"
+      ) from None
+  return shardings
+
+
+def init_params(model: Decoder, key: jax.Array, mesh: Mesh) -> PyTree:
+  """Fresh parameters, made in place on the devices that will hold them.
+
+  Args:
+    model: the decoder.
+    key: random key.
+    mesh: with axes `data`, `fsdp` and `model`.
+
+  Returns:
+    A pytree of arrays with the shardings of `param_shardings`.
+  """
+
+  def init(key):
+    tokens = jax.numpy.zeros((1, 1, 1), "int32")
+    return nn.unbox(model.init(key, tokens, tokens))
+
+  return jax.jit(init, out_shardings=param_shardings(model, mesh))(key)
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+  """Axis 0, the prompts, over the axes `data` and `fsdp`; a group stays on one device."""
+  return NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+  """The same on every device."""
+  return NamedSharding(mesh, PartitionSpec())

@@ -1,0 +1,72 @@
+"""Reading prompts and completions: the two calls that sampler and trainer both make."""
+
+import jax.numpy as jnp
+
+from pgax.models.cache import Cache, share_prefix, token_positions
+from pgax.models.decoder import Decoder
+from pgax.types import Array, PyTree
+
+
+def read_prompts(
+  model: Decoder,
+  params: PyTree,
+  prompt_tokens: Array,
+  prompt_mask: Array,
+  group: int,
+  slots: int,
+) -> tuple[Array, Cache]:
+  """Reads every prompt once, for all of its completions.
+
+  Args:
+    model: the decoder.
+    params: its parameters.
+    prompt_tokens: `[N, P]` int32.
+    prompt_mask: `[N, P]` bool; at least one real token in each row.
+    group: number of completions of each prompt, `G`.
+    slots: number of tokens that each completion has room for.
+
+  Returns:
+    Hidden state `[N, 1, 1, E]` of each prompt's last token, and a `Cache` whose prefix is
+    the prompt.
+  """
+  positions = token_positions(prompt_mask)[:, None]
+  hidden, cache = model.apply(
+    params, prompt_tokens[:, None], positions, method=model.features
+  )
+  slot = jnp.arange(prompt_mask.shape[-1])
+  last = jnp.argmax(jnp.where(prompt_mask, slot, -1), axis=-1)
+  hidden = jnp.take_along_axis(hidden, last[:, None, None, None], axis=2)
+  return hidden, share_prefix(cache, group, slots)
+
+
+def completion_logits(
+  model: Decoder,
+  params: PyTree,
+  prompt_tokens: Array,
+  prompt_mask: Array,
+  tokens: Array,
+  mask: Array,
+) -> Array:
+  """Logits from which every completion token was, or would have been, drawn.
+
+  The prompt is read once and its `G` completions attend to it, just as in the sampler.
+
+  Args:
+    model: the decoder.
+    params: its parameters.
+    prompt_tokens: `[N, P]` int32.
+    prompt_mask: `[N, P]` bool; at least one real token in each row.
+    tokens: `[N, G, T]` int32.
+    mask: `[N, G, T]` bool.
+
+  Returns:
+    `[N, G, T, V]`; entry `t` is the prediction of token `t`.
+  """
+  _, group, length = tokens.shape
+  before, cache = read_prompts(model, params, prompt_tokens, prompt_mask, group, length)
+  start = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)[:, None]
+  positions = token_positions(mask, start)
+  hidden, _ = model.apply(params, tokens, positions, cache, method=model.features)
+  before = jnp.broadcast_to(before, (*hidden.shape[:2], 1, hidden.shape[-1]))
+  hidden = jnp.concatenate([before, hidden[:, :, :-1]], axis=2)
+  return model.apply(params, hidden, method=model.unembed)

@@ -1,0 +1,87 @@
+"""Aggregation is a weight for every token: loss = sum(weights * per_token_loss).
+
+The weights depend on the mask alone and are computed once, for the whole global batch.
+Splitting the batch over microbatches, devices or hosts then only splits a sum, and the
+gradient cannot depend on the split. A sequence without a real token (one that a filter
+removed) does not count, and a batch without a real token has weight 0 everywhere, so
+that its loss and gradient are 0 and not nan.
+"""
+
+import jax.numpy as jnp
+
+from pgax.ops.masking import lengths
+from pgax.types import Array
+
+
+def _inverse(count: Array) -> Array:
+  return jnp.where(count > 0, 1.0 / jnp.maximum(count, 1.0), 0.0)
+
+
+def _num_sequences(mask: Array) -> Array:
+  return jnp.sum(lengths(mask) > 0, dtype=jnp.float32)
+
+
+def sequence_mean(mask: Array) -> Array:
+  """Mean over a sequence's tokens, then over sequences.
+
+  `w = 1 / (|o_i| * number of sequences)`. Source: GRPO, arXiv 2402.03300.
+
+  Args:
+    mask: `[..., T]` bool or 0/1; all leading axes together are the batch.
+
+  Returns:
+    `[..., T]` float32 weights, summing to 1 (to 0 for an empty mask).
+  """
+  mask = jnp.asarray(mask, jnp.float32)
+  return mask * _inverse(lengths(mask))[..., None] * _inverse(_num_sequences(mask))
+
+
+def token_mean(mask: Array) -> Array:
+  """Mean over all tokens of the batch.
+
+  `w = 1 / sum_i |o_i|`. Source: DAPO, arXiv 2503.14476.
+
+  Args:
+    mask: `[..., T]` bool or 0/1; all leading axes together are the batch.
+
+  Returns:
+    `[..., T]` float32 weights, summing to 1 (to 0 for an empty mask).
+  """
+  mask = jnp.asarray(mask, jnp.float32)
+  return mask * _inverse(jnp.sum(mask))
+
+
+def fixed_length(mask: Array, max_length: int) -> Array:
+  """Sum over a sequence's tokens divided by a constant, then mean over sequences.
+
+  `w = 1 / (L_max * number of sequences)`. Source: Dr. GRPO, arXiv 2503.20783.
+
+  Args:
+    mask: `[..., T]` bool or 0/1; all leading axes together are the batch.
+    max_length: the constant `L_max`, in tokens; usually the sampler's token limit.
+
+  Returns:
+    `[..., T]` float32 weights.
+
+  Raises:
+    ValueError: if `max_length` is not positive.
+  """
+  if max_length <= 0:
+    raise ValueError(f"max_length is {max_length}; it must be a positive number of tokens")
+  return sequence_sum(mask) / max_length
+
+
+def sequence_sum(mask: Array) -> Array:
+  """Sum over a sequence's tokens, then mean over sequences.
+
+  `w = 1 / number of sequences`: the weight under which a sum of token log-probabilities
+  is the log-probability of the sequence. Source: REINFORCE as in arXiv 2402.14740.
+
+  Args:
+    mask: `[..., T]` bool or 0/1; all leading axes together are the batch.
+
+  Returns:
+    `[..., T]` float32 weights.
+  """
+  mask = jnp.asarray(mask, jnp.float32)
+  return mask * _inverse(_num_sequences(mask))

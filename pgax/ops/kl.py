@@ -1,0 +1,155 @@
+"""Per-token estimators of KL(policy || reference), and controllers of its coefficient.
+
+All estimators take log-probabilities (nats) of the sampled tokens, with
+`d = ref_logp - logp`. They have the right expectation under samples of the policy; what
+their *gradients* estimate when they stand in a loss differs, and each docstring says so.
+"""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from pgax.types import Array
+
+# exp(20) = 5e8: far beyond any useful ratio, and its square is still finite in float32.
+MAX_LOG_RATIO = 20.0
+
+
+def _log_ratio(logp: Array, ref_logp: Array) -> Array:
+  chex.assert_equal_shape([logp, ref_logp])
+  return jnp.asarray(ref_logp, jnp.float32) - jnp.asarray(logp, jnp.float32)
+
+
+def k1(logp: Array, ref_logp: Array) -> Array:
+  """The plain estimator, unbiased and of either sign.
+
+  `k1 = -d = logp - ref_logp`. On-policy its expected gradient as a loss term is *zero*:
+  it only means something inside the reward. Source: Schulman 2020, "Approximating KL
+  divergence".
+
+  Args:
+    logp: `[...]` log-probabilities under the policy, nats.
+    ref_logp: `[...]` the same tokens under the reference, nats.
+
+  Returns:
+    `[...]` float32, nats.
+  """
+  return -_log_ratio(logp, ref_logp)
+
+
+def k2(logp: Array, ref_logp: Array) -> Array:
+  """Half the squared log-ratio, biased in value, right in gradient.
+
+  `k2 = d**2 / 2`. On-policy its gradient as a loss term is that of KL(policy ||
+  reference). Source: Schulman 2020, "Approximating KL divergence".
+
+  Args:
+    logp: `[...]` log-probabilities under the policy, nats.
+    ref_logp: `[...]` the same tokens under the reference, nats.
+
+  Returns:
+    `[...]` float32, nats squared.
+  """
+  return 0.5 * _log_ratio(logp, ref_logp) ** 2
+
+
+def k3(logp: Array, ref_logp: Array) -> Array:
+  """The unbiased estimator that is never negative, GRPO's choice.
+
+  `k3 = exp(d) - d - 1`, with `d` limited to 20 before `exp`. On-policy its gradient as a
+  loss term is that of the *forward* KL(reference || policy). Source: Schulman 2020,
+  "Approximating KL divergence"; arXiv 2402.03300.
+
+  Args:
+    logp: `[...]` log-probabilities under the policy, nats.
+    ref_logp: `[...]` the same tokens under the reference, nats.
+
+  Returns:
+    `[...]` float32, nats.
+  """
+  d = _log_ratio(logp, ref_logp)
+  return jnp.expm1(jnp.minimum(d, MAX_LOG_RATIO)) - d
+
+
+def exact(logits: Array, ref_logits: Array) -> Array:
+  """The divergence itself, summed over the vocabulary.
+
+  `sum_a p(a) (log p(a) - log q(a))`, with `p` and `q` the softmax of the logits.
+
+  Args:
+    logits: `[..., V]` of the policy.
+    ref_logits: `[..., V]` of the reference.
+
+  Returns:
+    `[...]` float32, nats.
+  """
+  chex.assert_equal_shape([logits, ref_logits])
+  log_p = jax.nn.log_softmax(jnp.asarray(logits, jnp.float32))
+  log_q = jax.nn.log_softmax(jnp.asarray(ref_logits, jnp.float32))
+  # A token that the policy never picks adds 0, also where the reference forbids it.
+  p = jnp.exp(log_p)
+  return jnp.sum(jnp.where(p > 0, p * (log_p - log_q), 0.0), axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedController:
+  """A constant coefficient; its state is empty.
+
+  Attributes:
+    coef: the coefficient of the penalty, in units of reward (or loss) per nat.
+  """
+
+  coef: float
+
+  def init(self) -> tuple[()]:
+    """The state to begin with."""
+    return ()
+
+  def update(self, state: tuple[()], kl: Array, n: int) -> tuple[()]:
+    """The state after a batch, whatever the divergence was."""
+    del kl, n
+    return state
+
+  def value(self, state: tuple[()]) -> Array:
+    """The coefficient, a float32 scalar."""
+    del state
+    return jnp.float32(self.coef)
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptiveController:
+  """A coefficient that steers the divergence to a target; its state is the coefficient.
+
+  `coef <- coef * (1 + n / horizon * clip(kl / target - 1, -0.2, 0.2))`. Source: arXiv
+  1909.08593, section 2.2.
+
+  Attributes:
+    coef: the coefficient to begin with.
+    target: the divergence aimed at, nats per completion.
+    horizon: number of completions over which the coefficient reacts.
+  """
+
+  coef: float
+  target: float
+  horizon: int
+
+  def __post_init__(self):
+    if self.target <= 0 or self.horizon <= 0:
+      raise ValueError(
+        f"target is {self.target} and horizon is {self.horizon}; both must be positive"
+      )
+
+  def init(self) -> Array:
+    """The state to begin with."""
+    return jnp.float32(self.coef)
+
+  def update(self, state: Array, kl: Array, n: int) -> Array:
+    """The state after `n` completions with a mean divergence of `kl` nats each."""
+    error = jnp.clip(jnp.asarray(kl, jnp.float32) / self.target - 1.0, -0.2, 0.2)
+    return state * (1.0 + error * n / self.horizon)
+
+  def value(self, state: Array) -> Array:
+    """The coefficient, a float32 scalar."""
+    return state

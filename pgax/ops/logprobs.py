@@ -1,0 +1,55 @@
+"""Log-probabilities and entropy from logits: the one transform of sampler and trainer.
+
+The policy is `softmax(logits / temperature)`. Sampling and training both come through
+here, so a ratio between them measures the policy and never a forgotten temperature.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from pgax.types import Array
+
+
+def log_softmax(logits: Array, temperature: float | Array = 1.0) -> Array:
+  """Log-probabilities of the policy over the vocabulary.
+
+  `log_softmax(logits / temperature)` in float32.
+
+  Args:
+    logits: `[..., V]`, any float dtype.
+    temperature: a positive scalar.
+
+  Returns:
+    `[..., V]` float32, nats.
+  """
+  return jax.nn.log_softmax(jnp.asarray(logits, jnp.float32) / temperature, axis=-1)
+
+
+def token_logp(log_probs: Array, tokens: Array) -> Array:
+  """Log-probability of each token.
+
+  Args:
+    log_probs: `[..., V]`, nats.
+    tokens: `[...]` int ids in `[0, V)`.
+
+  Returns:
+    `[...]`, nats.
+  """
+  chex.assert_shape(tokens, log_probs.shape[:-1])
+  return jnp.take_along_axis(log_probs, tokens[..., None], axis=-1)[..., 0]
+
+
+def entropy(log_probs: Array) -> Array:
+  """Shannon entropy of each distribution.
+
+  `-sum_a p(a) log p(a)`; a token of probability 0 adds 0.
+
+  Args:
+    log_probs: `[..., V]`, nats.
+
+  Returns:
+    `[...]`, nats, between 0 and `log V`.
+  """
+  finite = jnp.where(jnp.isneginf(log_probs), 0.0, log_probs)
+  return -jnp.sum(jnp.exp(log_probs) * finite, axis=-1)

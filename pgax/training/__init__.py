@@ -1,0 +1,26 @@
+"""The training loop and all that it needs: state, steps, checkpoints, metrics."""
+
+from pgax.training.compilation_cache import enable_compilation_cache
+from pgax.training.config import (
+  MeshConfig,
+  OptimizerConfig,
+  RunConfig,
+  SamplingConfig,
+  WarmStartConfig,
+)
+from pgax.training.errors import UserError
+from pgax.training.loop import Result, train
+from pgax.training.state import TrainState
+
+__all__ = [
+  "MeshConfig",
+  "OptimizerConfig",
+  "Result",
+  "RunConfig",
+  "SamplingConfig",
+  "TrainState",
+  "UserError",
+  "WarmStartConfig",
+  "enable_compilation_cache",
+  "train",
+]

@@ -1,0 +1,101 @@
+"""Checkpoints: state, random key and data positions of a run, saved together."""
+
+from pathlib import Path
+
+import jax
+import orbax.checkpoint as ocp
+
+from pgax.training.errors import UserError
+from pgax.training.state import TrainState
+
+
+class Checkpoints:
+  """The checkpoints of a run, each of them complete or absent.
+
+  Args:
+    workdir: of the run; checkpoints go into its folder `checkpoints`.
+    keep: how many of the last ones stay.
+  """
+
+  def __init__(self, workdir: Path, keep: int = 2):
+    options = ocp.CheckpointManagerOptions(
+      max_to_keep=keep,
+      # The next step donates the buffers that are being saved; nothing may read them then.
+      enable_async_checkpointing=False,
+    )
+    self._folder = (workdir / "checkpoints").absolute()
+    self._manager = ocp.CheckpointManager(self._folder, options=options)
+
+  def latest(self) -> int | None:
+    """Step of the last complete checkpoint, or None."""
+    return self._manager.latest_step()
+
+  def save(self, state: TrainState, positions: dict[str, dict]) -> None:
+    """Saves a state with the positions of its data iterators; at most once a step.
+
+    Args:
+      state: the state.
+      positions: of each data iterator, by its name.
+    """
+    step = int(state.step)
+    if step == self.latest():
+      return
+    args = {
+      "state": ocp.args.StandardSave(state),
+      "positions": ocp.args.JsonSave(positions),
+    }
+    self._manager.save(step, args=ocp.args.Composite(**args))
+
+  def restore(self, like: TrainState) -> tuple[TrainState, dict[str, dict]]:
+    """Reads the last checkpoint.
+
+    Args:
+      like: a state of the wanted structure, shapes and shardings.
+
+    Returns:
+      The state and the positions saved with it.
+
+    Raises:
+      UserError: if there is none, or it has other parameters than `like`; it names the
+        first that differs.
+    """
+    step = self.latest()
+    if step is None:
+      raise UserError(f"{self._folder} holds no checkpoint; train a run first")
+    saved = self._manager.item_metadata(step)["state"]
+    _check_same(self._folder / str(step), saved, like)
+    abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
+    args = {
+      "state": ocp.args.StandardRestore(abstract),
+      "positions": ocp.args.JsonRestore(),
+    }
+    restored = self._manager.restore(step, args=ocp.args.Composite(**args))
+    return restored["state"], restored["positions"]
+
+  def close(self) -> None:
+    """Releases the folder."""
+    self._manager.close()
+
+
+def _shapes(tree) -> dict[str, tuple[int, ...]]:
+  """Shape of every leaf by its dotted path, which a saved tree and a live one share."""
+
+  def shape(leaf) -> tuple[int, ...]:
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+      leaf = jax.eval_shape(jax.random.key_data, leaf)  # keys are saved as their words
+    return tuple(leaf.shape)
+
+  return {
+    jax.tree_util.keystr(path, simple=True, separator="."): shape(leaf)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+  }
+
+
+def _check_same(folder: Path, saved, like: TrainState) -> None:
+  before, now = _shapes(saved), _shapes(like)
+  for name in sorted(before.keys() | now.keys()):
+    if before.get(name) != now.get(name):
+      raise UserError(
+        f"checkpoint {folder} does not fit the configuration: {name} is "
+        f"{before.get(name, 'absent')} there and {now.get(name, 'absent')} here"
+      )

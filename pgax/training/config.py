@@ -1,0 +1,166 @@
+"""Everything that decides a run, as frozen dataclasses; bad values are refused here."""
+
+import dataclasses
+
+from pgax.algorithms import Algorithm
+from pgax.data.tasks import Task
+from pgax.models.config import DecoderConfig
+from pgax.types import RewardFn
+
+
+def _at_least(config: object, minimum: float, *names: str) -> None:
+  for name in names:
+    value = vars(config)[name]
+    if not value >= minimum:  # also catches nan
+      raise ValueError(f"{name} is {value}; it must be at least {minimum}")
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+  """AdamW with linear warm-up, and global-norm clipping.
+
+  Attributes:
+    learning_rate: after warm-up.
+    warmup_steps: optimizer steps over which it rises linearly from 0.
+    decay_steps: optimizer steps after which a cosine has taken it to 0; 0 keeps it
+      constant.
+    clip_norm: limit of the gradient's global norm.
+    b1: decay of the first moment.
+    b2: decay of the second moment.
+    weight_decay: decoupled decay of matrices.
+  """
+
+  learning_rate: float = 1e-4
+  warmup_steps: int = 10
+  decay_steps: int = 0
+  clip_norm: float = 1.0
+  b1: float = 0.9
+  b2: float = 0.95
+  weight_decay: float = 0.0
+
+  def __post_init__(self):
+    _at_least(self, 0, "learning_rate", "warmup_steps", "decay_steps", "weight_decay")
+    if self.decay_steps and self.decay_steps <= self.warmup_steps:
+      raise ValueError(
+        f"decay_steps is {self.decay_steps}; it must be 0 or above warmup_steps, which is "
+        f"{self.warmup_steps}"
+      )
+    if not self.clip_norm > 0:
+      raise ValueError(f"clip_norm is {self.clip_norm}; it must be positive")
+
+
+@dataclasses.dataclass(frozen=True)
+class WarmStartConfig:
+  """Supervised training on worked solutions, before any reward.
+
+  Attributes:
+    steps: optimizer steps; 0 for no warm start.
+    batch_size: solutions in a step.
+    optimizer: of the warm start.
+  """
+
+  steps: int = 800
+  batch_size: int = 32
+  optimizer: OptimizerConfig = OptimizerConfig(
+    learning_rate=5e-3, warmup_steps=20, decay_steps=800
+  )
+
+  def __post_init__(self):
+    _at_least(self, 0, "steps")
+    _at_least(self, 1, "batch_size")
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingConfig:
+  """How completions are drawn.
+
+  Attributes:
+    prompts: number of prompts in a step, `N`.
+    group: completions of each prompt, `G`.
+    max_prompt_tokens: limit of a prompt's length, `P`.
+    max_tokens: limit of a completion's length, EOS included, `T`.
+    temperature: of the policy, in sampling and training alike.
+  """
+
+  prompts: int = 32
+  group: int = 8
+  max_prompt_tokens: int = 9
+  max_tokens: int = 40
+  temperature: float = 1.0
+
+  def __post_init__(self):
+    _at_least(self, 1, "prompts", "group", "max_prompt_tokens", "max_tokens")
+    if not self.temperature > 0:
+      raise ValueError(
+        f"temperature is {self.temperature}; the policy's must be positive (evaluation "
+        "decodes greedily by itself)"
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshConfig:
+  """How devices are laid out; see `training.mesh.make_mesh`.
+
+  Attributes:
+    fsdp: devices that a parameter's `embed` axis is split over.
+    model: devices that heads, feed-forward and vocabulary are split over.
+  """
+
+  fsdp: int = 1
+  model: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+  """A run.
+
+  Attributes:
+    name: what to call the run in its progress bar and report.
+    task: problems to train on and to be judged by.
+    reward: scores a completion.
+    algorithm: the policy-gradient algorithm.
+    model: shape of the decoder.
+    sampling: how completions are drawn.
+    optimizer: of the policy.
+    warm_start: supervised training before it.
+    mesh: layout of the devices.
+    seed: of everything random.
+    steps: number of policy-gradient steps.
+    microbatches: parts that an optimizer step's batch is computed in, to save memory; the
+      gradient does not depend on it.
+    eval_every: steps between evaluations; there is one before the first and after the
+      last step whatever this is.
+    eval_problems: number of held-out problems in an evaluation.
+    checkpoint_every: steps between checkpoints.
+    keep_checkpoints: how many of the last ones stay.
+    samples_every: steps between completions written to `samples.jsonl`.
+  """
+
+  name: str
+  task: Task
+  reward: RewardFn
+  algorithm: Algorithm
+  model: DecoderConfig = DecoderConfig()
+  sampling: SamplingConfig = SamplingConfig()
+  optimizer: OptimizerConfig = OptimizerConfig()
+  warm_start: WarmStartConfig = WarmStartConfig()
+  mesh: MeshConfig = MeshConfig()
+  seed: int = 0
+  steps: int = 150
+  microbatches: int = 1
+  eval_every: int = 10
+  eval_problems: int = 256
+  checkpoint_every: int = 25
+  keep_checkpoints: int = 2
+  samples_every: int = 25
+
+  def __post_init__(self):
+    _at_least(self, 0, "seed", "steps")
+    _at_least(self, 1, "microbatches", "eval_every", "eval_problems")
+    _at_least(self, 1, "checkpoint_every", "keep_checkpoints", "samples_every")
+    parts = self.algorithm.minibatches * self.microbatches
+    if self.sampling.prompts % parts:
+      raise ValueError(
+        f"sampling.prompts is {self.sampling.prompts}; it must be a multiple of "
+        f"minibatches * microbatches = {self.algorithm.minibatches} * {self.microbatches}"
+      )

@@ -1,0 +1,28 @@
+"""Signs that a run has gone wrong, told at once rather than after a night."""
+
+import math
+from collections.abc import Mapping
+
+
+class Diverged(FloatingPointError):
+  """The update was not finite; nothing computed from here on can be trusted."""
+
+
+def check_finite(step: int, metrics: Mapping[str, float]) -> None:
+  """Stops a run whose loss or gradient is not finite.
+
+  Args:
+    step: number of the step.
+    metrics: of its update.
+
+  Raises:
+    Diverged: naming the step and every number that is not finite.
+  """
+  bad = {name: metrics[name] for name in ("loss", "grad_norm") if name in metrics}
+  bad = {name: value for name, value in bad.items() if not math.isfinite(value)}
+  if bad:
+    told = " and ".join(f"{name} is {value}" for name, value in bad.items())
+    raise Diverged(
+      f"{told} at step {step}; the last checkpoint is from before it. Lower the learning "
+      "rate, or look at the last rows of samples.jsonl"
+    )

@@ -1,0 +1,124 @@
+"""The training loop: warm start, then reinforcement, evaluated and saved on the way."""
+
+import dataclasses
+import functools
+from pathlib import Path
+
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
+
+from pgax.training.config import RunConfig
+from pgax.training.health import check_finite
+from pgax.training.interrupt import Interrupt
+from pgax.training.metrics import Log
+from pgax.training.run import Run
+from pgax.training.state import TrainState
+
+# A warm-start step is short, so its checkpoints are further apart.
+_WARM_STEPS_PER_STEP = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+  """How a call of `train` ended.
+
+  Attributes:
+    state: the last state.
+    step: number of reinforcement steps done, in this call and before it.
+    finished: whether that is all of them; False after an interrupt.
+  """
+
+  state: TrainState
+  step: int
+  finished: bool
+
+
+def train(
+  config: RunConfig,
+  tokenizer: PreTrainedTokenizerFast,
+  workdir: Path,
+  progress: bool = True,
+) -> Result:
+  """Does a run, or the rest of it: the same call goes on where the last one ended.
+
+  Args:
+    config: the run.
+    tokenizer: of the model.
+    workdir: an open folder of this run (see `training.workdir`).
+    progress: whether to show progress bars.
+
+  Returns:
+    A `Result`. The state is the same, bit for bit, however often the run was interrupted.
+
+  Raises:
+    UserError: if the configuration can't be run, before anything is compiled.
+    Diverged: if an update is not finite.
+  """
+  run = Run(config, tokenizer, workdir)
+  state = run.start()
+  warm, done = config.warm_start.steps, int(state.step)
+  # The evaluation at step 0 is done again by a run that goes on from there.
+  log = Log(workdir, last=done - warm if done > warm else -1)
+  try:
+    with Interrupt() as interrupt:
+      if done < warm:
+        state = _warm_start(run, state, interrupt, progress)
+      if int(state.step) >= warm and not interrupt.requested:
+        state = _reinforce(run, state, log, interrupt, progress)
+      run.save(state)
+  finally:
+    run.checkpoints.close()
+    log.close()
+  step = max(int(state.step) - warm, 0)
+  return Result(state, step, step == config.steps)
+
+
+def _warm_start(
+  run: Run, state: TrainState, interrupt: Interrupt, progress: bool
+) -> TrainState:
+  total, done = run.config.warm_start.steps, int(state.step)
+  every = run.config.checkpoint_every * _WARM_STEPS_PER_STEP
+  with tqdm(total=total, initial=done, disable=not progress, desc="warm start") as bar:
+    while done < total and not interrupt.requested:
+      state, metrics = run.imitate(state)
+      done += 1
+      check_finite(done, metrics)
+      if done % every == 0 or done == total:
+        run.save(state)
+      bar.set_postfix(loss=f"{metrics['loss']:.3f}", refresh=False)
+      bar.update()
+  return state
+
+
+def _reinforce(
+  run: Run, state: TrainState, log: Log, interrupt: Interrupt, progress: bool
+) -> TrainState:
+  config = run.config
+  total, step = config.steps, int(state.step) - config.warm_start.steps
+  shown = {}
+  if step == 0:
+    found = run.evaluate(state)
+    log.metrics(0, {"eval/accuracy": found.accuracy, "eval/truncated": found.truncated})
+    log.samples(0, "held_out", found.samples)
+    shown["accuracy"] = f"{found.accuracy:.1%}"
+  with tqdm(total=total, initial=step, disable=not progress, desc=config.name) as bar:
+    while step < total and not interrupt.requested:
+      step += 1
+      keep = step % config.samples_every == 0 or step == total
+      keep_samples = functools.partial(log.samples, step, "train") if keep else None
+      state, metrics = run.reinforce(state, keep_samples)
+      check_finite(step, metrics)
+      if step % config.eval_every == 0 or step == total:
+        found = run.evaluate(state)
+        metrics["eval/accuracy"] = found.accuracy
+        metrics["eval/truncated"] = found.truncated
+        shown["accuracy"] = f"{found.accuracy:.1%}"
+        if step == total:
+          log.samples(step, "held_out", found.samples)
+      log.metrics(step, metrics)
+      if step % config.checkpoint_every == 0 or step == total:
+        run.save(state)
+      shown["reward"] = f"{metrics['reward/mean']:.2f}"
+      bar.set_postfix(shown, refresh=False)
+      bar.update()
+  return state

@@ -1,0 +1,72 @@
+"""Metrics and samples on disk: JSON lines and TensorBoard, in step with the checkpoint."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tensorboardX import SummaryWriter
+
+from pgax.training.records import Sample
+
+
+def read_lines(path: Path) -> list[dict]:
+  """Rows of a JSON-lines file; a last line that was cut off in writing is left out."""
+  if not path.exists():
+    return []
+  rows = []
+  for line in path.read_text(encoding="utf-8").splitlines():
+    try:
+      rows.append(json.loads(line))
+    except json.JSONDecodeError:
+      break  # the process died in the middle of this line
+  return rows
+
+
+def _finite(value: float) -> float | int | None:
+  """JSON has no nan: what is not finite is null."""
+  return value if isinstance(value, int) or math.isfinite(value) else None
+
+
+class Log:
+  """Appends rows to files of a run, after cutting them back to the step it goes on from.
+
+  A killed run may have written rows past its last checkpoint. Those steps are done again,
+  and must not stand twice.
+
+  Args:
+    workdir: of the run.
+    last: the last step that is not done again; rows beyond it are dropped.
+  """
+
+  def __init__(self, workdir: Path, last: int):
+    self._metrics = workdir / "metrics.jsonl"
+    self._samples = workdir / "samples.jsonl"
+    for path in (self._metrics, self._samples):
+      kept = [row for row in read_lines(path) if row["step"] <= last]
+      temporary = path.with_suffix(".tmp")
+      _write(temporary, kept, "w")
+      temporary.replace(path)
+    self._board = SummaryWriter(str(workdir / "tensorboard"), purge_step=last + 1)
+
+  def metrics(self, step: int, values: Mapping[str, float]) -> None:
+    """Writes the scalars of a step."""
+    _write(self._metrics, [{"step": step} | {k: _finite(v) for k, v in values.items()}])
+    for name, value in values.items():
+      self._board.add_scalar(name, value, step)
+
+  def samples(self, step: int, split: str, samples: Iterable[Sample]) -> None:
+    """Writes completions of a step; `split` says of which problems."""
+    rows = [{"step": step, "split": split} | dataclasses.asdict(s) for s in samples]
+    _write(self._samples, rows)
+
+  def close(self) -> None:
+    """Flushes TensorBoard."""
+    self._board.close()
+
+
+def _write(path: Path, rows: Iterable[Mapping], mode: str = "a") -> None:
+  with path.open(mode, encoding="utf-8") as file:
+    for row in rows:
+      file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")

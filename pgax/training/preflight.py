@@ -1,0 +1,109 @@
+"""What can be found wrong with a run before anything is compiled."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from pgax.algorithms import prepare
+from pgax.data.prompts import CollateDemonstrations
+from pgax.models.decoder import Decoder
+from pgax.models.partitioning import param_shardings
+from pgax.training.config import RunConfig
+from pgax.training.errors import UserError
+from pgax.types import Rollout
+
+# A file of problems is read through; of a million generated ones, a spread.
+_CHECKED_PROBLEMS = 10_000
+
+
+def check_run(
+  config: RunConfig, model: Decoder, mesh: Mesh, demonstrations: CollateDemonstrations
+) -> None:
+  """Refuses a run that would fail later.
+
+  Args:
+    config: the run.
+    model: the decoder.
+    mesh: of the devices.
+    demonstrations: how examples become arrays.
+
+  Raises:
+    UserError: naming the setting, its value and what is allowed.
+  """
+  try:
+    _check_vocabulary(config, demonstrations)
+    _check_devices(config, mesh)
+    param_shardings(model, mesh)
+    _check_algorithm(config)
+    _check_lengths(config, demonstrations)
+  except ValueError as error:
+    raise UserError(str(error)) from error
+
+
+def _check_vocabulary(config: RunConfig, demonstrations: CollateDemonstrations) -> None:
+  size = len(demonstrations.prompts.tokenizer)
+  if config.model.vocab_size < size:
+    raise ValueError(
+      f"model.vocab_size is {config.model.vocab_size}; the tokenizer has {size} tokens, "
+      "and the model needs at least as many"
+    )
+
+
+def _check_devices(config: RunConfig, mesh: Mesh) -> None:
+  devices = mesh.shape["data"] * mesh.shape["fsdp"]
+  parts = config.algorithm.minibatches * config.microbatches
+  if config.sampling.prompts % (parts * devices):
+    raise ValueError(
+      f"sampling.prompts is {config.sampling.prompts}; it must be a multiple of "
+      f"minibatches * microbatches * devices = {config.algorithm.minibatches} * "
+      f"{config.microbatches} * {devices}"
+    )
+  warm = config.warm_start
+  if warm.steps and warm.batch_size % devices:
+    raise ValueError(
+      f"warm_start.batch_size is {warm.batch_size}; it must be a multiple of the {devices} "
+      "devices that a batch is spread over"
+    )
+
+
+def _check_algorithm(config: RunConfig) -> None:
+  """Traces the algorithm on shapes alone: what it refuses, it refuses here."""
+  s = config.sampling
+  prompt, group = (s.prompts, s.max_prompt_tokens), (s.prompts, s.group)
+  completion = (*group, s.max_tokens)
+
+  def array(shape: tuple[int, ...], dtype: type) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
+
+  floats = array(completion, np.float32)
+  rollout = Rollout(
+    prompt_tokens=array(prompt, np.int32),
+    prompt_mask=array(prompt, np.bool_),
+    tokens=array(completion, np.int32),
+    mask=array(completion, np.bool_),
+    logp=floats,
+    sample_logp=floats,
+    finished=array(group, np.bool_),
+  )
+  rewards, valid = array(group, np.float32), array(group, np.bool_)
+  jax.eval_shape(
+    lambda *arrays: prepare(config.algorithm, *arrays),
+    rollout,
+    rewards,
+    valid,
+    floats,
+    floats,
+  )
+
+
+def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> None:
+  for examples in (config.task.train, config.task.held_out):
+    stride = -(-len(examples) // _CHECKED_PROBLEMS)
+    for index in range(0, len(examples), stride):
+      demonstrations.prompts.ids(examples[index])
+  if config.warm_start.steps:
+    examples = config.task.train
+    stride = -(-len(examples) // _CHECKED_PROBLEMS)
+    for index in range(0, len(examples), stride):
+      demonstrations.ids(examples[index])

@@ -1,0 +1,165 @@
+"""From prompts to a scored rollout: sampling on the device, rewards on the host."""
+
+import dataclasses
+import math
+import time
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from transformers import PreTrainedTokenizerFast
+
+from pgax.data.prompts import PromptBatch
+from pgax.data.tokenizer import decode
+from pgax.models.decoder import Decoder
+from pgax.models.partitioning import batch_sharding
+from pgax.sampling import sample
+from pgax.types import Array, PyTree, RewardFn, Rollout
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampler:
+  """Everything about sampling but the parameters, the prompts and the key.
+
+  Attributes:
+    model: the decoder.
+    tokenizer: its tokenizer.
+    mesh: of the devices; prompts are spread over it.
+    max_tokens: limit of a completion's length, EOS included.
+  """
+
+  model: Decoder
+  tokenizer: PreTrainedTokenizerFast
+  mesh: Mesh
+  max_tokens: int
+
+  def __call__(
+    self, params: PyTree, prompts: PromptBatch, key: Array, temperature: float, group: int
+  ) -> Rollout:
+    """Draws `group` completions of every prompt; temperature 0 is greedy."""
+    tokens, mask = jax.device_put(
+      (prompts.tokens, prompts.mask), batch_sharding(self.mesh)
+    )
+    eos_ids = np.asarray([self.tokenizer.eos_token_id], np.int32)
+    return sample(
+      self.model,
+      params,
+      tokens,
+      mask,
+      key,
+      eos_ids,
+      np.float32(temperature),
+      group=group,
+      max_tokens=self.max_tokens,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+  """What the reward function said of every completion of a rollout.
+
+  Attributes:
+    texts: `N` lists of `G` completions.
+    rewards: `[N, G]` float32, 0 where not valid.
+    valid: `[N, G]` bool, false where the reward was not finite: unscorable.
+    parts: mean of every other score, by its name.
+  """
+
+  texts: list[list[str]]
+  rewards: np.ndarray
+  valid: np.ndarray
+  parts: dict[str, float]
+
+
+def completion_texts(
+  tokenizer: PreTrainedTokenizerFast, tokens: np.ndarray, mask: np.ndarray
+) -> list[list[str]]:
+  """Texts of completions `[N, G, T]`, special tokens left out."""
+  return [
+    [decode(tokenizer, ids[real]) for ids, real in zip(*group, strict=True)]
+    for group in zip(tokens, mask, strict=True)
+  ]
+
+
+def score(
+  reward: RewardFn,
+  tokenizer: PreTrainedTokenizerFast,
+  prompts: PromptBatch,
+  rollout: Rollout,
+) -> Scores:
+  """Applies the reward function to every completion.
+
+  Args:
+    reward: the reward function.
+    tokenizer: of the model.
+    prompts: the batch that was sampled from.
+    rollout: the completions.
+
+  Returns:
+    `Scores`.
+
+  Raises:
+    ValueError: if the reward function leaves out `reward`; it names the function.
+  """
+  tokens, mask = jax.device_get((rollout.tokens, rollout.mask))
+  texts = completion_texts(tokenizer, tokens, mask)
+  rows = []
+  for example, group in zip(prompts.examples, texts, strict=True):
+    for text in group:
+      scores = reward(example.prompt, text, example.ground_truth)
+      if "reward" not in scores:
+        raise ValueError(
+          f"the reward function {reward!r} returned the scores {sorted(scores)}; 'reward' "
+          "must be among them"
+        )
+      rows.append(scores)
+  rewards = np.asarray([row["reward"] for row in rows], np.float32).reshape(mask.shape[:2])
+  valid = np.isfinite(rewards)
+  names = sorted({name for row in rows for name in row} - {"reward"})
+  parts = {}
+  for name in names:
+    told = [row[name] for row in rows if math.isfinite(row.get(name, math.nan))]
+    parts[name] = float(np.mean(told)) if told else math.nan
+  return Scores(texts, np.where(valid, rewards, 0.0).astype(np.float32), valid, parts)
+
+
+def rollout_metrics(rollout: Rollout, scores: Scores) -> dict[str, float]:
+  """What is worth knowing of a scored rollout, under the names it is logged by.
+
+  Args:
+    rollout: the completions.
+    scores: of the same completions.
+
+  Returns:
+    Scalars. Statistics of rewards are over completions that could be scored; a group
+    without two different rewards among them counts as one of zero variance.
+  """
+  mask, finished = jax.device_get((rollout.mask, rollout.finished))
+  rewards, valid = scores.rewards, scores.valid
+  highest = np.where(valid, rewards, -np.inf).max(axis=-1)
+  lowest = np.where(valid, rewards, np.inf).min(axis=-1)
+  scored = rewards[valid] if valid.any() else np.zeros(1, np.float32)
+  metrics = {
+    "reward/mean": scored.mean(),
+    "reward/std": scored.std(),
+    "reward/unscorable": 1.0 - valid.mean(),
+    "groups/zero_variance": np.mean(highest <= lowest),
+    "length/mean": mask.sum(-1).mean(),
+    "length/truncated": 1.0 - finished.mean(),
+  }
+  metrics = {name: float(value) for name, value in metrics.items()}
+  metrics["tokens/generated"] = int(mask.sum())
+  return metrics | {f"reward/{name}": value for name, value in scores.parts.items()}
+
+
+class Stopwatch:
+  """Seconds since it was made or last read; reading waits for the arrays given."""
+
+  def __init__(self):
+    self._start = time.perf_counter()
+
+  def lap(self, *arrays: PyTree) -> float:
+    """Seconds since the last lap, once the arrays are computed."""
+    jax.block_until_ready(arrays)
+    start, self._start = self._start, time.perf_counter()
+    return self._start - start

@@ -1,0 +1,212 @@
+"""The jitted train steps: reinforcement on a scored rollout, imitation of solutions."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pgax.algorithms import Algorithm, LossSums, loss, prepare
+from pgax.models.decoder import Decoder
+from pgax.models.scoring import completion_logits
+from pgax.ops import aggregation, kl, logprobs
+from pgax.ops.masking import lengths, masked_mean, masked_sum
+from pgax.training.state import TrainState, step_keys
+from pgax.types import Array, Batch, PyTree, Rollout
+
+
+class Update(NamedTuple):
+  """What a train step tells of itself.
+
+  Attributes:
+    metrics: scalars under the names they are logged by.
+    advantages: `[N, G, T]`, as the update used them.
+  """
+
+  metrics: dict[str, Array]
+  advantages: Array
+
+
+class _Sums(NamedTuple):
+  """What microbatches add up to."""
+
+  gradient: PyTree
+  loss: Array
+  parts: LossSums
+  entropy: Array
+
+
+def token_logp(
+  model: Decoder, params: PyTree, batch: Rollout | Batch, temperature: float
+) -> tuple[Array, Array]:
+  """Log-probability and entropy at every completion token, by one forward pass.
+
+  Args:
+    model: the decoder.
+    params: its parameters.
+    batch: anything with prompts `[N, P]` and completions `[N, G, T]`.
+    temperature: of the policy.
+
+  Returns:
+    Two arrays `[N, G, T]`, nats.
+  """
+  logits = completion_logits(
+    model, params, batch.prompt_tokens, batch.prompt_mask, batch.tokens, batch.mask
+  )
+  log_probs = logprobs.log_softmax(logits, temperature)
+  return logprobs.token_logp(log_probs, batch.tokens), logprobs.entropy(log_probs)
+
+
+def split(tree: PyTree, parts: int) -> PyTree:
+  """Axis 0 of every array in `parts` parts: `[N, ...]` to `[parts, N / parts, ...]`.
+
+  Part `i` is every `parts`-th row from `i` on. With rows sharded in blocks, each part then
+  has rows on every device, and nothing moves.
+  """
+
+  def strided(x: Array) -> Array:
+    return x.reshape(x.shape[0] // parts, parts, *x.shape[1:]).swapaxes(0, 1)
+
+  return jax.tree.map(strided, tree)
+
+
+def join(tree: PyTree) -> PyTree:
+  """The inverse of `split`."""
+  return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), tree)
+
+
+def make_train_step(
+  model: Decoder,
+  algorithm: Algorithm,
+  optimizer: optax.GradientTransformation,
+  *,
+  microbatches: int = 1,
+  temperature: float = 1.0,
+) -> Callable[[TrainState, Rollout, Array, Array], tuple[TrainState, Update]]:
+  """Builds the reinforcement step.
+
+  Args:
+    model: the decoder.
+    algorithm: what to optimise.
+    optimizer: how.
+    microbatches: parts that an optimizer step's gradient is summed up from.
+    temperature: of the policy.
+
+  Returns:
+    A jitted function of the state (donated), a `Rollout`, rewards `[N, G]` and
+    `valid [N, G]`, to the next state and an `Update`.
+  """
+
+  def score(params: PyTree, rollout: Rollout) -> Array:
+    parts = split(rollout, microbatches)
+    return join(
+      jax.lax.map(lambda part: token_logp(model, params, part, temperature)[0], parts)
+    )
+
+  def objective(params: PyTree, part: Batch, coef: Array) -> tuple[Array, tuple]:
+    logp, entropy = token_logp(model, params, part, temperature)
+    total, sums = loss(algorithm, logp, part, coef)
+    return total, (sums, masked_sum(entropy, part.mask))
+
+  def sum_gradients(params: PyTree, batch: Batch, coef: Array) -> _Sums:
+    def add(total: _Sums, part: Batch) -> tuple[_Sums, None]:
+      (value, (parts, entropy)), gradient = jax.value_and_grad(objective, has_aux=True)(
+        params, part, coef
+      )
+      new = _Sums(gradient, value, parts, entropy)
+      return jax.tree.map(jnp.add, total, new), None
+
+    zero = jnp.float32(0)
+    zeros = _Sums(jax.tree.map(jnp.zeros_like, params), zero, LossSums(*[zero] * 3), zero)
+    return jax.lax.scan(add, zeros, split(batch, microbatches))[0]
+
+  def optimise(carry: tuple[PyTree, PyTree], batch: Batch, coef: Array):
+    params, opt_state = carry
+    sums = sum_gradients(params, batch, coef)
+    updates, opt_state = optimizer.update(sums.gradient, opt_state, params)
+    told = (sums.loss, optax.global_norm(sums.gradient), sums.parts.clipped, sums.entropy)
+    return (optax.apply_updates(params, updates), opt_state), told
+
+  @functools.partial(jax.jit, donate_argnums=0)
+  def train_step(
+    state: TrainState, rollout: Rollout, rewards: Array, valid: Array
+  ) -> tuple[TrainState, Update]:
+    _, key = step_keys(state.key, state.step)
+    old_logp = score(state.params, rollout)
+    ref_logp = score(state.ref_params, rollout)
+    penalty = algorithm.kl
+    coef = penalty.controller.value(state.kl_state) if penalty else jnp.float32(0)
+    batch = prepare(algorithm, rollout, rewards, valid, old_logp, ref_logp, coef)
+
+    def epoch(carry, key):
+      order = jax.random.permutation(key, rewards.shape[0])
+      whole = algorithm.minibatches == 1  # then the order can't matter
+      shuffled = batch if whole else jax.tree.map(lambda x: x[order], batch)
+      parts = split(shuffled, algorithm.minibatches)
+      # Weights are those of the global batch. A minibatch holds a part of their sum, so it
+      # is scaled up to estimate the same loss.
+      parts = parts.replace(weights=parts.weights * algorithm.minibatches)
+      return jax.lax.scan(lambda c, part: optimise(c, part, coef), carry, parts)
+
+    (params, opt_state), (losses, norms, clipped, entropy) = jax.lax.scan(
+      epoch, (state.params, state.opt_state), jax.random.split(key, algorithm.epochs)
+    )
+    kl_state = state.kl_state
+    if penalty:
+      divergence = masked_sum(kl.k1(batch.old_logp, batch.ref_logp), batch.mask, axis=-1)
+      per_completion = masked_mean(divergence, lengths(batch.mask) > 0)
+      kl_state = penalty.controller.update(kl_state, per_completion, rewards.size)
+    tokens = jnp.maximum(jnp.sum(batch.mask), 1) * algorithm.epochs
+    sampler_error = jnp.abs(old_logp - rollout.logp)
+    metrics = {
+      "loss": jnp.mean(losses),
+      "grad_norm": jnp.mean(norms),
+      "entropy": jnp.sum(entropy) / tokens,
+      "kl/ref": masked_mean(kl.k3(batch.old_logp, batch.ref_logp), batch.mask),
+      "kl/coef": coef,
+      "ratio/clip_fraction": jnp.sum(clipped) / tokens,
+      "ratio/sampler_error": masked_mean(sampler_error, rollout.mask),
+    }
+    state = state.replace(
+      step=state.step + 1, params=params, opt_state=opt_state, kl_state=kl_state
+    )
+    return state, Update(metrics, batch.advantages)
+
+  return train_step
+
+
+def make_imitation_step(
+  model: Decoder, optimizer: optax.GradientTransformation
+) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
+  """Builds the supervised step: mean negative log-likelihood of the solutions' tokens.
+
+  Args:
+    model: the decoder.
+    optimizer: of the warm start.
+
+  Returns:
+    A jitted function of the state (donated), prompts `[N, P]` with their mask and
+    solutions `[N, T]` with theirs, to the next state and its metrics.
+  """
+
+  @functools.partial(jax.jit, donate_argnums=0)
+  def imitation_step(state, prompt_tokens, prompt_mask, tokens, mask):
+    tokens, mask = tokens[:, None], mask[:, None]  # a group of one
+
+    def objective(params: PyTree) -> Array:
+      logits = completion_logits(model, params, prompt_tokens, prompt_mask, tokens, mask)
+      logp = logprobs.token_logp(logprobs.log_softmax(logits), tokens)
+      return -masked_sum(aggregation.token_mean(mask) * logp, mask)
+
+    value, gradient = jax.value_and_grad(objective)(state.params)
+    updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+    state = state.replace(
+      step=state.step + 1,
+      params=optax.apply_updates(state.params, updates),
+      opt_state=opt_state,
+    )
+    return state, {"loss": value, "grad_norm": optax.global_norm(gradient)}
+
+  return imitation_step
