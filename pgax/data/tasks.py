@@ -60,7 +60,7 @@ class AdditionProblems:
 
   Attributes:
     digits: number of digits of an operand.
-    forget_carry: chance that a solution drops a carry that it should have taken along.
+    forget_carry: chance that a solution drops the carry of a column; see `addition`.
     seed: of the choice which carries are dropped.
     indices: `[size]` int64, `a * 10**digits + b` of each problem.
   """
@@ -77,22 +77,26 @@ class AdditionProblems:
     index = int(self.indices[position])
     a, b = divmod(index, 10**self.digits)
     rng = np.random.default_rng((self.seed, index))
-    forgets = rng.random(self.digits) < self.forget_carry
+    draws = rng.random(self.digits)
     return Example(
       prompt=f"{a:0{self.digits}d}+{b:0{self.digits}d}=",
       ground_truth=str(a + b),
-      solution=worked_sum(a, b, self.digits, forgets),
+      solution=worked_sum(a, b, self.digits, draws, self.forget_carry),
     )
 
 
-def worked_sum(a: int, b: int, digits: int, forgets: Sequence[bool]) -> str:
+def worked_sum(
+  a: int, b: int, digits: int, draws: Sequence[float], forget_carry: float
+) -> str:
   """Column addition, from the units up, with the answer behind the marker.
 
   Args:
     a: first operand.
     b: second operand.
     digits: number of columns.
-    forgets: for each column, whether a carry into the next one is dropped.
+    draws: for each column, a number in [0, 1); its carry is dropped if the number is
+      below the chance to forget it.
+    forget_carry: that chance for a column that adds up to 10; see `addition`.
 
   Returns:
     For `a=87, b=45`: `7+5=12 8+4+1=13 #### 132`, and with the first carry dropped
@@ -105,7 +109,8 @@ def worked_sum(a: int, b: int, digits: int, forgets: Sequence[bool]) -> str:
     steps.append("+".join(map(str, terms)) + f"={total}")
     last = column == digits - 1
     answer += (total if last else total % 10) * 10**column
-    carry = 0 if forgets[column] else total // 10
+    forgets = draws[column] < forget_carry * (1 - (total - 10) / 16)
+    carry = 0 if forgets else total // 10
   return " ".join(steps) + f" {MARKER} {answer}"
 
 
@@ -113,12 +118,14 @@ def addition(digits: int = 3, forget_carry: float = 0.0, seed: int = 0) -> Task:
   """Sums of two numbers, worked in columns.
 
   The worked solutions are those of a pupil who knows the digits' sums and the procedure
-  but often forgets to carry. Imitation alone copies the habit; the reward, which sees the
-  answer only, is what teaches to carry.
+  but often forgets to carry: a column that adds up to 10 with the chance `forget_carry`,
+  and the larger the sum the less, down to half that chance at 18. Imitation copies the
+  habit; the reward, which sees the answer only, is what teaches to carry.
 
   Args:
     digits: number of digits of an operand, from 1 to 4; shorter ones get leading zeros.
-    forget_carry: chance that a solution drops a carry, in [0, 1].
+    forget_carry: chance that a solution drops the carry of a column that adds up to 10,
+      in [0, 1].
     seed: of the choice which carries are dropped.
 
   Returns:

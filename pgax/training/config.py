@@ -30,7 +30,7 @@ class OptimizerConfig:
     weight_decay: decoupled decay of matrices.
   """
 
-  learning_rate: float = 1e-4
+  learning_rate: float = 2e-4
   warmup_steps: int = 10
   decay_steps: int = 0
   clip_norm: float = 1.0
@@ -59,10 +59,10 @@ class WarmStartConfig:
     optimizer: of the warm start.
   """
 
-  steps: int = 800
+  steps: int = 1000
   batch_size: int = 32
   optimizer: OptimizerConfig = OptimizerConfig(
-    learning_rate=5e-3, warmup_steps=20, decay_steps=800
+    learning_rate=5e-3, warmup_steps=20, decay_steps=1000
   )
 
   def __post_init__(self):
@@ -146,9 +146,9 @@ class RunConfig:
   warm_start: WarmStartConfig = WarmStartConfig()
   mesh: MeshConfig = MeshConfig()
   seed: int = 0
-  steps: int = 150
+  steps: int = 120
   microbatches: int = 1
-  eval_every: int = 10
+  eval_every: int = 5
   eval_problems: int = 256
   checkpoint_every: int = 25
   keep_checkpoints: int = 2

@@ -1,0 +1,25 @@
+"""The settings that all the arithmetic configs share; it is not a config by itself.
+
+Three-digit additions, worked in columns by a pupil who forgets to carry: imitating the
+worked solutions leaves a policy that is right where there is nothing to carry, about three
+problems in ten. Policy gradients on the answer alone teach it to carry.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configuration import entry, run_config
+from pgax.data import addition
+from pgax.rewards import final_answer
+
+
+def get_config(name: str, algorithm: ConfigDict) -> ConfigDict:
+  """The addition job with a given algorithm.
+
+  Args:
+    name: of the run.
+    algorithm: entry of the algorithm.
+
+  Returns:
+    A config.
+  """
+  return run_config(name, entry(addition, forget_carry=0.95), final_answer, algorithm)

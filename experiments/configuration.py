@@ -1,0 +1,164 @@
+"""Where ml_collections ends: config dicts to frozen dataclasses, and to JSON and back.
+
+A part of a config that is made by a function, such as the algorithm or the task, is an
+*entry*: the function itself under the name `function`, and its arguments beside it. No
+name is looked up in a registry, and every argument can be set on the command line.
+"""
+
+import dataclasses
+import inspect
+import pkgutil
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ml_collections import ConfigDict, config_dict
+
+from pgax.training import RunConfig, UserError
+
+_FUNCTION = "function"
+
+
+def entry(function: Callable, **arguments: Any) -> ConfigDict:
+  """A function with all of its arguments, as a config.
+
+  Args:
+    function: makes a part of the run, such as `algorithms.grpo`.
+    **arguments: those that differ from the function's defaults.
+
+  Returns:
+    A `ConfigDict` of the function and its arguments.
+
+  Raises:
+    TypeError: if the function has no such argument, or one without a value.
+  """
+  signature = inspect.signature(function)
+  bound = signature.bind(**arguments)
+  bound.apply_defaults()
+  config = ConfigDict({_FUNCTION: function})
+  for name, value in bound.arguments.items():
+    if value is None:  # keep its type, so that it can be set on the command line
+      allowed = typing.get_args(signature.parameters[name].annotation)
+      (kind,) = [x for x in allowed if x is not types.NoneType]
+      value = config_dict.placeholder(kind)
+    config[name] = value
+  return config
+
+
+def run_config(
+  name: str, task: ConfigDict, reward: Callable, algorithm: ConfigDict
+) -> ConfigDict:
+  """The config of a run with default settings.
+
+  Args:
+    name: of the run.
+    task: entry of the task.
+    reward: the reward function.
+    algorithm: entry of the algorithm.
+
+  Returns:
+    A `ConfigDict` with a field for each of `pgax.training.RunConfig`.
+  """
+  config = ConfigDict({"name": name})
+  config.task, config.reward, config.algorithm = task, reward, algorithm
+  for field in dataclasses.fields(RunConfig):
+    if field.default is not dataclasses.MISSING:
+      plain = field.default
+      if dataclasses.is_dataclass(plain):
+        plain = ConfigDict(dataclasses.asdict(plain))
+      config[field.name] = plain
+  return config
+
+
+def freeze(config: ConfigDict) -> RunConfig:
+  """A config as the frozen dataclass that pgax works with.
+
+  Args:
+    config: from a config file, with or without overrides.
+
+  Returns:
+    A `RunConfig`.
+
+  Raises:
+    UserError: for an unknown key, a missing one or a bad value; it names what is allowed.
+  """
+  try:
+    values = {
+      name: _call(value, name) if isinstance(value, Mapping) and _FUNCTION in value else value
+      for name, value in config.to_dict().items()
+    }
+    return _build(RunConfig, values, "config")
+  except OSError as error:
+    raise UserError(f"{error.filename} can't be read: {error.strerror}") from None
+  except (TypeError, ValueError) as error:
+    raise UserError(str(error)) from None
+
+
+def _call(values: Mapping[str, Any], where: str) -> Any:
+  arguments = dict(values)
+  function = arguments.pop(_FUNCTION)
+  _check_names(arguments, inspect.signature(function).parameters, f"config.{where}")
+  return function(**arguments)
+
+
+def _build(cls: type, values: Mapping[str, Any], where: str) -> Any:
+  fields = {field.name: field for field in dataclasses.fields(cls)}
+  _check_names(values, fields, where)
+  missing = [
+    name
+    for name, field in fields.items()
+    if name not in values and field.default is dataclasses.MISSING
+  ]
+  if missing:
+    raise UserError(f"{where} lacks {', '.join(missing)}")
+  built = {}
+  for name, value in values.items():
+    default = fields[name].default
+    if dataclasses.is_dataclass(default):
+      value = _build(type(default), value, f"{where}.{name}")
+    built[name] = value
+  return cls(**built)
+
+
+def _check_names(given: Mapping, allowed: Mapping, where: str) -> None:
+  for name in given:
+    if name not in allowed:
+      raise UserError(
+        f"{where} has no key {name!r}; allowed are {', '.join(sorted(allowed))}"
+      )
+
+
+def to_json(config: ConfigDict) -> dict[str, Any]:
+  """A config as JSON values; a function is written as `module:name`."""
+
+  def plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+      return {key: plain(item) for key, item in value.items()}
+    if callable(value):
+      return f"{value.__module__}:{value.__qualname__}"
+    return value
+
+  return plain(config.to_dict())
+
+
+def from_json(saved: Mapping[str, Any]) -> ConfigDict:
+  """The config that `to_json` wrote.
+
+  Raises:
+    UserError: if a function that it names is not there.
+  """
+  config = ConfigDict(dict(saved))
+  try:
+    config.reward = _function(saved["reward"])
+    for name in ("task", "algorithm"):
+      config[name] = ConfigDict(dict(saved[name]))
+      with config[name].ignore_type():
+        config[name][_FUNCTION] = _function(saved[name][_FUNCTION])
+  except (KeyError, TypeError, AttributeError, ImportError, ValueError) as error:
+    raise UserError(f"the saved configuration can't be used: {error}") from None
+  return config
+
+
+def _function(name: str) -> Callable:
+  return pkgutil.resolve_name(name)

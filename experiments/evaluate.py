@@ -1,0 +1,69 @@
+"""Accuracy of a checkpoint: `python -m experiments.evaluate --workdir=DIR`.
+
+The problems are those of the run itself, or, with `--config=FILE`, those of another
+config, which then also gives the reward and the limits on length.
+"""
+
+import json
+from pathlib import Path
+
+from absl import flags
+
+from experiments import program
+from experiments.configuration import freeze, from_json
+from pgax.data import CollatePrompts
+from pgax.training import UserError
+from pgax.training.evaluation import evaluate
+from pgax.training.policy import load_policy
+from pgax.training.workdir import read_config
+
+_CONFIG = program.define_config(None)
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
+_SPLIT = flags.DEFINE_enum("split", "held_out", ["held_out", "train"], "Which problems.")
+_PROBLEMS = flags.DEFINE_integer(
+  "problems", 1000, "How many problems, from the first on; 0 for all.", lower_bound=0
+)
+_BATCH = flags.DEFINE_integer(
+  "batch_size", 128, "Problems decoded at a time.", lower_bound=1
+)
+
+
+def main() -> int:
+  """Evaluates, and prints a line to read and a line of JSON."""
+  workdir = Path(_WORKDIR.value)
+  saved = read_config(workdir)
+  if saved is None:
+    raise UserError(f"{workdir} has no config.json; give the folder of a run")
+  trained = freeze(from_json(saved))
+  run = freeze(_CONFIG.value) if _CONFIG.value else trained
+  policy = load_policy(trained, workdir)
+  problems = run.task.train if _SPLIT.value == "train" else run.task.held_out
+  count = min(_PROBLEMS.value or len(problems), len(problems))
+  try:
+    found = evaluate(
+      policy.sampler(run.sampling.max_tokens),
+      policy.params,
+      [problems[i] for i in range(count)],
+      CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens),
+      run.reward,
+      min(_BATCH.value, count),
+    )
+  except ValueError as error:  # such as a prompt over the limit
+    raise UserError(str(error)) from error
+  print(
+    f"{workdir}, step {policy.step}: {found.accuracy:.1%} of {found.problems} problems of "
+    f"{run.name}/{_SPLIT.value}, {found.truncated:.1%} cut at the limit"
+  )
+  told = {
+    "accuracy": found.accuracy,
+    "truncated": found.truncated,
+    "problems": found.problems,
+    "step": policy.step,
+    **found.parts,
+  }
+  print(json.dumps(told))
+  return 0
+
+
+if __name__ == "__main__":
+  program.run(main)

@@ -1,0 +1,68 @@
+"""Completions of a prompt that you type: `python -m experiments.sample --workdir=DIR`.
+
+Prompts are read line by line until the end of input, or given once by `--prompt`.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import numpy as np
+from absl import flags
+
+from experiments import program
+from experiments.configuration import freeze, from_json
+from pgax.data import CollatePrompts
+from pgax.training import UserError
+from pgax.training.policy import load_policy
+from pgax.training.rollout import completion_texts
+from pgax.training.workdir import read_config
+from pgax.types import Example
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
+_PROMPT = flags.DEFINE_string("prompt", None, "A prompt; typed in by default.")
+_GROUP = flags.DEFINE_integer("group", 4, "Completions of a prompt.", lower_bound=1)
+_TEMPERATURE = flags.DEFINE_float("temperature", 1.0, "0 is greedy.", lower_bound=0.0)
+_SEED = flags.DEFINE_integer("seed", 0, "Of the random draws.")
+
+
+def _prompts() -> Iterator[str]:
+  if _PROMPT.value is not None:
+    yield _PROMPT.value
+    return
+  if sys.stdin.isatty():
+    print("Type a prompt, such as 123+456= (end with Ctrl-D).")
+  for line in sys.stdin:
+    yield line.rstrip("\n")
+
+
+def main() -> int:
+  """Samples completions of every prompt, with their log-probabilities."""
+  workdir = Path(_WORKDIR.value)
+  saved = read_config(workdir)
+  if saved is None:
+    raise UserError(f"{workdir} has no config.json; give the folder of a run")
+  run = freeze(from_json(saved))
+  policy = load_policy(run, workdir)
+  collate = CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens)
+  sampler = policy.sampler(run.sampling.max_tokens)
+  key, status = jax.random.key(_SEED.value), 0
+  for prompt in _prompts():
+    try:
+      batch = collate([Example(prompt, "")] * sampler.mesh.size)
+    except ValueError as error:
+      print(f"error: {error}", file=sys.stderr)
+      status = 2
+      continue
+    key, draw_key = jax.random.split(key)
+    rollout = sampler(policy.params, batch, draw_key, _TEMPERATURE.value, _GROUP.value)
+    tokens, mask, logp = jax.device_get((rollout.tokens, rollout.mask, rollout.logp))
+    texts = completion_texts(policy.tokenizer, tokens[:1], mask[:1])[0]
+    for text, total, length in zip(texts, np.sum(logp[0], -1), mask[0].sum(-1), strict=True):
+      print(f"log-prob {total:8.3f} over {length} tokens: {text}", flush=True)
+  return status
+
+
+if __name__ == "__main__":
+  program.run(main)

@@ -1,0 +1,71 @@
+"""Learning curves as a picture."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+# Panel title, unit of its axis, and the metrics drawn in it with their labels.
+PANELS = (
+  ("accuracy", "fraction", {"eval/accuracy": "held out, greedy", "reward/mean": "reward"}),
+  ("entropy", "nats per token", {"entropy": ""}),
+  ("KL to the reference", "nats per token", {"kl/ref": ""}),
+  ("gradient norm", "before clipping", {"grad_norm": ""}),
+  (
+    "groups and clip",
+    "fraction",
+    {"groups/zero_variance": "groups without signal", "ratio/clip_fraction": "clipped"},
+  ),
+  ("completion length", "tokens", {"length/mean": ""}),
+  ("sampler error", "nats per token", {"ratio/sampler_error": ""}),
+  (
+    "time of a step",
+    "seconds",
+    {"time/rollout": "rollout", "time/train": "train", "time/reward": "reward"},
+  ),
+)
+
+
+def series(rows: Sequence[Mapping], name: str) -> tuple[list[int], list[float]]:
+  """Steps and values of a metric, where it was measured and is finite."""
+  pairs = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+  steps, values = zip(*pairs, strict=True) if pairs else ((), ())
+  return list(steps), list(values)
+
+
+def draw_curves(rows: Sequence[Mapping], title: str) -> Figure:
+  """Draws the metrics of a run.
+
+  Args:
+    rows: of `metrics.jsonl`.
+    title: of the picture.
+
+  Returns:
+    A figure with a panel for each of `PANELS`.
+  """
+  figure = Figure(figsize=(13, 6), layout="constrained")
+  FigureCanvasAgg(figure)
+  figure.suptitle(title)
+  for axes, (name, unit, metrics) in zip(
+    figure.subplots(2, 4).flat, PANELS, strict=True
+  ):
+    for metric, label in metrics.items():
+      steps, values = series(rows, metric)
+      sparse = len(steps) < len(rows)
+      axes.plot(steps, values, "o-" if sparse else "-", markersize=3, label=label or None)
+    axes.set_title(name, fontsize=10)
+    axes.set_ylabel(unit, fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.grid(alpha=0.3)
+    if any(metrics.values()):
+      axes.legend(fontsize=7)
+    if unit == "fraction":
+      axes.set_ylim(-0.03, 1.03)
+  figure.supxlabel("reinforcement step", fontsize=9)
+  return figure
+
+
+def save_curves(rows: Sequence[Mapping], title: str, path: Path) -> None:
+  """Writes the picture of `draw_curves` to a PNG file."""
+  draw_curves(rows, title).savefig(path, dpi=110)
