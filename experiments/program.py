@@ -21,11 +21,12 @@ def define_config(default: str | None) -> flags.FlagHolder:
   )
 
 
-def run(main: Callable[[], int | None]) -> None:
+def run(main: Callable[[], int | None], default_config: str | None = None) -> None:
   """Runs a program; what the user can mend ends it with a message and status 2.
 
   Args:
     main: takes nothing (flags are parsed by then) and returns the exit status.
+    default_config: what `define_config` was given.
   """
 
   def guarded(argv: Sequence[str]) -> int:
@@ -39,27 +40,24 @@ def run(main: Callable[[], int | None]) -> None:
       print(f"error: {error}", file=sys.stderr)
       return 2
 
-  app.run(guarded, flags_parser=_parse)
+  def parse(argv: Sequence[str]) -> list[str]:
+    try:
+      _check_overrides(argv, default_config)
+    except UserError as error:
+      print(f"error: {error}", file=sys.stderr)
+      sys.exit(2)
+    return app.parse_flags_with_usage(list(argv))
+
+  app.run(guarded, flags_parser=parse)
 
 
-def _parse(argv: Sequence[str]) -> list[str]:
-  try:
-    _check_overrides(argv)
-  except UserError as error:
-    print(f"error: {error}", file=sys.stderr)
-    sys.exit(2)
-  return app.parse_flags_with_usage(list(argv))
-
-
-def _check_overrides(argv: Sequence[str]) -> None:
+def _check_overrides(argv: Sequence[str], default_config: str | None) -> None:
   """Names a missing config file and an unknown key before ml_collections meets them."""
   given = [argument.lstrip("-").partition("=")[::2] for argument in argv[1:]]
   overrides = [name for name, _ in given if name.startswith("config.")]
-  path = None
-  if "config" in flags.FLAGS:
-    path = dict(given).get("config", flags.FLAGS["config"].default_unparsed)
-    if path == "":  # `--config FILE`, in two words
-      path = dict(zip(argv, argv[1:], strict=False)).get("--config", "")
+  path = dict(given).get("config", default_config)
+  if path == "":  # `--config FILE`, in two words
+    path = dict(zip(argv, argv[1:], strict=False)).get("--config", "")
   if path is None:
     if overrides:
       raise UserError(f"--{overrides[0]} needs --config=FILE")

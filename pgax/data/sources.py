@@ -30,12 +30,14 @@ def read_gsm8k(path: str | Path) -> list[Example]:
         row = json.loads(line)
         question, solution = row["question"], row["answer"]
         answer = parse_answer(solution)
+        if not isinstance(question, str):
+          raise TypeError(f"question is {question!r}")
       except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
           f"{path}:{number}: expected a JSON object with the strings 'question' and "
           f"'answer'; {type(error).__name__}: {error}"
         ) from None
-      if answer is None or not isinstance(question, str):
+      if answer is None:
         raise ValueError(f"{path}:{number}: the answer has no number after {MARKER!r}")
       examples.append(Example(f"{question}\n", f"{answer:f}", solution))
   return examples

@@ -72,7 +72,9 @@ class Decoder(nn.Module):
 
   def setup(self):
     c = self.config
-    init = nn.with_logical_partitioning(nn.initializers.normal(0.02), ("vocab", "embed"))
+    # Times sqrt(width) this starts the residual stream at unit scale, and tied logits too.
+    normal = nn.initializers.normal(c.embed_dim**-0.5)
+    init = nn.with_logical_partitioning(normal, ("vocab", "embed"))
     self.embedding = self.param("embedding", init, (c.vocab_size, c.embed_dim))
     self.blocks = [Block(c) for _ in range(c.num_layers)]
     self.final_norm = RMSNorm(c.norm_eps)

@@ -101,10 +101,12 @@ def grpo(
   rewards, valid = _checked(rewards, valid)
   centred = _centred(rewards, valid)
   count = jnp.sum(valid, axis=-1, keepdims=True, dtype=jnp.float32)
-  square = masked_sum(centred**2, valid, -1)[..., None]
-  std = jnp.sqrt(square / jnp.maximum(count - ddof, 1.0))
-  # With eps=0 an all-equal group would be 0/0; it has no signal whatever eps is.
-  return jnp.where(std > 0, centred / jnp.where(std > 0, std + eps, 1.0), 0.0)
+  variance = masked_sum(centred**2, valid, -1)[..., None] / jnp.maximum(count - ddof, 1.0)
+  # An all-equal group has no signal whatever eps is. It is kept away from the root, whose
+  # slope at 0 is infinite, and from 0/0 when eps is 0.
+  signal = variance > 0
+  std = jnp.sqrt(jnp.where(signal, variance, 1.0))
+  return jnp.where(signal, centred / (std + eps), 0.0)
 
 
 def dr_grpo(rewards: Array, valid: Array | None = None) -> Array:

@@ -62,7 +62,7 @@ class WarmStartConfig:
   steps: int = 1000
   batch_size: int = 32
   optimizer: OptimizerConfig = OptimizerConfig(
-    learning_rate=5e-3, warmup_steps=20, decay_steps=1000
+    learning_rate=3e-3, warmup_steps=20, decay_steps=1000
   )
 
   def __post_init__(self):

@@ -1,0 +1,44 @@
+"""pgax: policy-gradient reinforcement learning of language models, in JAX and Flax."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+TEST = ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.6"]
+NOTEBOOKS = [
+  "ipykernel>=6",
+  "ipywidgets>=8",
+  "nbclient>=0.10",
+  "nbformat>=5.10",
+  "treescope>=0.1.9",
+]
+
+setup(
+  name="pgax",
+  version="0.1.0",
+  description=__doc__,
+  long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+  long_description_content_type="text/markdown",
+  license="Apache-2.0",
+  packages=find_packages(include=["pgax", "pgax.*"]),
+  python_requires=">=3.11",
+  install_requires=[
+    "absl-py>=2.1,<3",
+    "chex>=0.1.90,<0.2",
+    "flax>=0.12,<0.14",
+    "grain>=0.2.12,<0.3",
+    "jax>=0.10,<0.12",
+    "matplotlib>=3.9,<4",
+    "ml_collections>=1.0,<2",
+    "numpy>=2.0,<3",
+    "optax>=0.2.5,<0.3",
+    "orbax-checkpoint>=0.11.20,<0.13",
+    "tensorboardX>=2.6,<3",
+    "tensorflow-datasets>=4.9.8,<5",  # for its data sources; TensorFlow itself is not needed
+    "tokenizers>=0.22,<1",
+    "tqdm>=4.66,<5",
+    "transformers>=5.0,<6",
+  ],
+  # The tests execute the notebooks, so they need what notebooks need.
+  extras_require={"test": TEST + NOTEBOOKS, "notebooks": NOTEBOOKS},
+)

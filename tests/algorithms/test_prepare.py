@@ -1,0 +1,72 @@
+"""From a scored rollout to a batch: advantages, weights, and who takes no part."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pgax import advantages, aggregation, algorithms
+from tests import tiny
+
+ROLLOUT, (REWARDS, VALID) = tiny.rollout(), tiny.rewards()
+LOGP = ROLLOUT.logp
+REF = LOGP - 0.1 * ROLLOUT.mask
+
+
+def test_sequence_advantages_reach_every_real_token():
+  batch = algorithms.prepare(algorithms.dr_grpo(), ROLLOUT, REWARDS, VALID, LOGP, REF)
+  expected = advantages.dr_grpo(REWARDS)[..., None] * ROLLOUT.mask
+  np.testing.assert_allclose(batch.advantages, expected, rtol=1e-6)
+  assert batch.weights.shape == ROLLOUT.mask.shape
+  limit = ROLLOUT.mask.shape[-1]
+  np.testing.assert_allclose(batch.weights, aggregation.fixed_length(ROLLOUT.mask, limit))
+
+
+def test_token_advantages_are_kept():
+  def by_position(scored):
+    return jnp.broadcast_to(jnp.arange(scored.mask.shape[-1]), scored.mask.shape)
+
+  algorithm = dataclasses.replace(algorithms.grpo(), advantage=by_position)
+  batch = algorithms.prepare(algorithm, ROLLOUT, REWARDS, VALID, LOGP, REF)
+  np.testing.assert_allclose(batch.advantages, np.arange(6) * ROLLOUT.mask)
+
+
+def test_penalty_in_the_reward():
+  algorithm = algorithms.rloo(kl_coef=0.5)
+  batch = algorithms.prepare(algorithm, ROLLOUT, REWARDS, VALID, LOGP, REF, 0.5)
+  lengths = np.asarray(ROLLOUT.mask).sum(-1)
+  shaped = np.asarray(REWARDS) - 0.5 * 0.1 * lengths
+  expected = np.asarray(advantages.rloo(shaped))[..., None] * ROLLOUT.mask
+  np.testing.assert_allclose(batch.advantages, expected, rtol=1e-4, atol=1e-5)
+  # A penalty in the loss leaves the reward alone.
+  algorithm = algorithms.grpo(kl_coef=0.5)
+  batch = algorithms.prepare(algorithm, ROLLOUT, REWARDS, VALID, LOGP, REF, 0.5)
+  expected = np.asarray(advantages.grpo(REWARDS))[..., None] * ROLLOUT.mask
+  np.testing.assert_allclose(batch.advantages, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.rloo, algorithms.reinforce])
+def test_unscorable_and_padding_hold_anything(preset):
+  valid = np.array(VALID)
+  valid[0, 1] = valid[2] = False
+  clean = algorithms.prepare(preset(), ROLLOUT, REWARDS, valid, LOGP, REF, 0.1)
+  poison = np.where(np.asarray(ROLLOUT.mask) & valid[..., None], 0, np.nan)
+  dirty = algorithms.prepare(
+    preset(), ROLLOUT, np.where(valid, REWARDS, np.nan), valid, LOGP + poison, REF + poison, 0.1
+  )
+  for ours, theirs in zip(jax.tree.leaves(dirty), jax.tree.leaves(clean), strict=True):
+    np.testing.assert_array_equal(ours, theirs)
+  assert not np.any(np.asarray(dirty.mask)[~valid])
+  assert np.all(np.asarray(dirty.weights)[~valid] == 0)
+
+
+def test_shapes_are_checked():
+  with pytest.raises(AssertionError):
+    algorithms.prepare(algorithms.grpo(), ROLLOUT, REWARDS[:2], VALID, LOGP, REF)
+  with pytest.raises(ValueError, match="group size is 1"):
+    alone = jax.tree.map(lambda x: x[:, :1] if x.ndim == 3 else x, ROLLOUT)
+    algorithms.prepare(
+      algorithms.rloo(), alone, REWARDS[:, :1], VALID[:, :1], LOGP[:, :1], REF[:, :1]
+    )

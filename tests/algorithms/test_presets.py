@@ -1,0 +1,72 @@
+"""Presets: the parts that they are made of, and that every setting reaches its part."""
+
+import dataclasses
+
+import pytest
+
+from pgax import aggregation, algorithms, kl
+from pgax.algorithms import Algorithm, KLPenalty, parts
+
+PRESETS = [algorithms.reinforce, algorithms.rloo, algorithms.grpo, algorithms.dr_grpo]
+
+
+def test_parts():
+  assert algorithms.reinforce() == Algorithm(
+    parts.BatchMean(), parts.PolicyGradient(), aggregation.sequence_sum
+  )
+  assert algorithms.rloo() == Algorithm(
+    parts.LeaveOneOut(),
+    parts.PolicyGradient(),
+    aggregation.sequence_sum,
+    KLPenalty(kl.k1, kl.FixedController(0.05), "reward"),
+  )
+  assert algorithms.grpo() == Algorithm(
+    parts.GroupStandardised(ddof=0, eps=1e-6),
+    parts.Clipped(0.2, 0.2),
+    aggregation.sequence_mean,
+    KLPenalty(kl.k3, kl.FixedController(0.04), "loss"),
+  )
+  assert algorithms.dr_grpo() == Algorithm(
+    parts.GroupCentred(), parts.Clipped(0.2, 0.2), parts.FixedLength(None)
+  )
+
+
+def test_every_setting_reaches_its_part():
+  grpo = algorithms.grpo(0.1, 0.3, kl_coef=0.5, ddof=1, eps=1e-4, epochs=2, minibatches=4)
+  assert grpo.surrogate == parts.Clipped(0.1, 0.3)
+  assert grpo.kl.controller.coef == 0.5
+  assert grpo.advantage == parts.GroupStandardised(1, 1e-4)
+  assert (grpo.epochs, grpo.minibatches) == (2, 4)
+  dr_grpo = algorithms.dr_grpo(0.1, 0.3, max_length=9, epochs=3, minibatches=2)
+  assert dr_grpo.surrogate == parts.Clipped(0.1, 0.3)
+  assert dr_grpo.aggregation == parts.FixedLength(9)
+  assert (dr_grpo.epochs, dr_grpo.minibatches) == (3, 2)
+  rloo = algorithms.rloo(kl_coef=0.2, epochs=3, minibatches=2)
+  assert (rloo.kl.controller.coef, rloo.epochs, rloo.minibatches) == (0.2, 3, 2)
+  reinforce = algorithms.reinforce(epochs=3, minibatches=2)
+  assert (reinforce.epochs, reinforce.minibatches) == (3, 2)
+
+
+@pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.rloo])
+def test_no_coefficient_is_no_penalty(preset):
+  assert preset(kl_coef=0.0).kl is None
+  with pytest.raises(ValueError, match="kl_coef is -0.1"):
+    preset(kl_coef=-0.1)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_equal_values_hash_equal_and_can_be_replaced(preset):
+  assert preset() == preset() and hash(preset()) == hash(preset())
+  changed = dataclasses.replace(preset(), aggregation=aggregation.token_mean)
+  assert changed != preset() and changed.surrogate == preset().surrogate
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    preset().epochs = 3
+
+
+def test_bad_values():
+  with pytest.raises(ValueError, match="epochs is 0"):
+    algorithms.grpo(epochs=0)
+  with pytest.raises(ValueError, match="minibatches is -1"):
+    algorithms.grpo(minibatches=-1)
+  with pytest.raises(ValueError, match="placement is 'gradient'.*'reward' and 'loss'"):
+    KLPenalty(kl.k1, kl.FixedController(0.1), "gradient")

@@ -1,0 +1,61 @@
+"""The pipeline: epochs, order, and a position that can be saved."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pgax.data import CollateDemonstrations, CollatePrompts, batches, byte_tokenizer
+from pgax.types import Example
+
+EXAMPLES = [Example(f"{i}?", str(i), f"#### {i}") for i in range(10)]
+TOKENIZER = byte_tokenizer()
+PROMPTS = CollatePrompts(TOKENIZER, max_prompt_tokens=6)
+
+
+def _texts(batch):
+  return [example.ground_truth for example in batch.examples]
+
+
+def test_every_epoch_has_everything_in_a_new_order():
+  iterator = batches(EXAMPLES, PROMPTS, 5, seed=0)
+  epochs = [_texts(next(iterator)) + _texts(next(iterator)) for _ in range(3)]
+  for epoch in epochs:
+    assert sorted(epoch) == [str(i) for i in range(10)]
+  assert epochs[0] != epochs[1] != epochs[2]
+  assert _texts(next(batches(EXAMPLES, PROMPTS, 5, seed=1))) != epochs[0][:5]
+
+
+def test_position_goes_through_json():
+  iterator = batches(EXAMPLES, PROMPTS, 4, seed=3)
+  for _ in range(4):  # beyond the first epoch
+    next(iterator)
+  saved = json.loads(json.dumps(iterator.get_state()))
+  expected = [_texts(next(iterator)) for _ in range(3)]
+  other = batches(EXAMPLES, PROMPTS, 4, seed=3)
+  other.set_state(saved)
+  assert [_texts(next(other)) for _ in range(3)] == expected
+
+
+def test_a_batch_may_be_larger_than_an_epoch():
+  assert len(next(batches(EXAMPLES[:3], PROMPTS, 8, seed=0)).examples) == 8
+
+
+def test_collated_arrays():
+  batch = PROMPTS([Example("12", "x"), Example("345", "y")])
+  assert batch.tokens.shape == (2, 6) and batch.tokens.dtype == np.int32
+  np.testing.assert_array_equal(batch.mask.sum(-1), [3, 4])  # BOS in front
+  assert np.all(batch.tokens[~batch.mask] == 0)
+  full = CollateDemonstrations(PROMPTS, max_tokens=8)(EXAMPLES[:2])
+  np.testing.assert_array_equal(full.mask.sum(-1), [7, 7])
+  assert np.all(full.tokens[:, 6] == TOKENIZER.eos_token_id)
+
+
+def test_nothing_is_cut():
+  with pytest.raises(ValueError, match="prompt '123456' has 7 tokens.*allows 6"):
+    PROMPTS([Example("123456", "x")])
+  demonstrations = CollateDemonstrations(PROMPTS, max_tokens=4)
+  with pytest.raises(ValueError, match="solution '#### 0' has 7 tokens.*allows 4"):
+    demonstrations(EXAMPLES[:1])
+  with pytest.raises(ValueError, match="has no solution"):
+    demonstrations([Example("1", "1")])

@@ -1,0 +1,139 @@
+"""The decoder: what it reads at once equals what it reads piece by piece."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pgax.models import Decoder, DecoderConfig, completion_logits
+from pgax.models.attention import rotate
+from pgax.models.cache import NEVER, Cache, empty_segment, token_positions
+from pgax.models.partitioning import init_params
+from pgax.models.scoring import read_prompts
+from pgax.training.mesh import make_mesh
+from tests import tiny
+
+TOKENS = np.random.default_rng(0).integers(3, 259, (2, 3, 7)).astype(np.int32)
+POSITIONS = np.broadcast_to(np.arange(7, dtype=np.int32), TOKENS.shape)
+
+
+@pytest.fixture(scope="module")
+def whole():
+  return jax.jit(tiny.MODEL.apply)(tiny.params(), TOKENS, POSITIONS)
+
+
+def test_logits_depend_on_the_past_only(whole):
+  changed = np.array(TOKENS)
+  changed[..., 4:] = 7
+  logits, _ = jax.jit(tiny.MODEL.apply)(tiny.params(), changed, POSITIONS)
+  np.testing.assert_allclose(logits[:, :, :4], whole[0][:, :, :4], atol=1e-5)
+  assert np.abs(logits[:, :, 5:] - whole[0][:, :, 5:]).max() > 1e-2
+
+
+def test_cache_gives_the_same_as_reading_at_once(whole):
+  apply = jax.jit(tiny.MODEL.apply)
+  segment = empty_segment((2, 3, 9, 2, 8), 2, jnp.float32)  # more slots than tokens
+  cache, pieces = Cache(None, segment, jnp.int32(0)), []
+  for start, stop in ((0, 3), (3, 4), (4, 5), (5, 7)):
+    logits, cache = apply(
+      tiny.params(), TOKENS[..., start:stop], POSITIONS[..., start:stop], cache
+    )
+    pieces.append(logits)
+  np.testing.assert_allclose(np.concatenate(pieces, axis=2), whole[0], atol=1e-5)
+  assert int(cache.index) == 7
+  assert np.all(np.asarray(cache.suffix.positions)[..., 7:] == NEVER)
+
+
+def test_shared_prefix_is_exact(whole):
+  prompt = np.broadcast_to(TOKENS[:, :1, :3], (2, 3, 3))
+  full = np.concatenate([prompt, TOKENS[..., 3:]], axis=-1)
+  expected, _ = jax.jit(tiny.MODEL.apply)(tiny.params(), full, POSITIONS)
+  mask = np.ones((2, 3), bool)
+  found = completion_logits(
+    tiny.MODEL, tiny.params(), full[:, 0, :3], mask, full[..., 3:], np.ones((2, 3, 4), bool)
+  )
+  np.testing.assert_allclose(found, expected[:, :, 2:6], atol=1e-5)
+
+
+def test_prompt_stands_in_memory_once():
+  tokens, mask = tiny.prompts()
+  _, cache = read_prompts(tiny.MODEL, tiny.params(), tokens, mask, group=3, slots=6)
+  assert cache.prefix.keys[0].shape == (4, 1, 5, 2, 8)
+  assert cache.suffix.keys[0].shape == (4, 3, 6, 2, 8)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_anywhere_changes_nothing(side):
+  rollout = tiny.rollout()
+  plain = completion_logits(
+    tiny.MODEL,
+    tiny.params(),
+    rollout.prompt_tokens,
+    rollout.prompt_mask,
+    rollout.tokens,
+    rollout.mask,
+  )
+  columns = ((0, 0), (3, 0) if side == "left" else (0, 3))
+  tokens = np.pad(rollout.prompt_tokens, columns, constant_values=200)
+  mask = np.pad(rollout.prompt_mask, columns)
+  poisoned = np.where(rollout.mask, rollout.tokens, 99)
+  found = completion_logits(
+    tiny.MODEL, tiny.params(), tokens, mask, poisoned, rollout.mask
+  )
+  real = np.asarray(rollout.mask)
+  np.testing.assert_allclose(found[real], plain[real], atol=1e-5)
+
+
+def test_positions():
+  mask = np.array([[False, True, True, False], [True, False, False, True]])
+  expected = [[NEVER, 5, 6, NEVER], [0, NEVER, NEVER, 1]]
+  np.testing.assert_array_equal(token_positions(mask, np.array([5, 0])), expected)
+
+
+def test_rotation_is_relative_and_keeps_length():
+  rng = np.random.default_rng(1)
+  q, k = rng.normal(size=(2, 1, 1, 1, 1, 8)).astype(np.float32)
+
+  def score(i, j):
+    at = [np.full((1, 1, 1), p, np.int32) for p in (i, j)]
+    return float(np.sum(rotate(q, at[0], 1e4) * rotate(k, at[1], 1e4)))
+
+  assert score(5, 3) == pytest.approx(score(102, 100), rel=1e-3)
+  assert score(5, 3) != pytest.approx(score(5, 4), rel=1e-3)
+  turned = rotate(q, np.full((1, 1, 1), 9, np.int32), 1e4)
+  assert float(np.linalg.norm(turned)) == pytest.approx(float(np.linalg.norm(q)), rel=1e-5)
+
+
+def test_untied_embeddings():
+  config = dataclasses.replace(tiny.CONFIG, tie_embeddings=False)
+  model = Decoder(config)
+  params = init_params(model, jax.random.key(0), make_mesh())
+  tied = init_params(tiny.MODEL, jax.random.key(0), make_mesh())
+  extra = sum(x.size for x in jax.tree.leaves(params)) - sum(
+    x.size for x in jax.tree.leaves(tied)
+  )
+  assert extra == config.vocab_size * config.embed_dim
+  logits, _ = model.apply(params, TOKENS, POSITIONS)
+  assert logits.shape == (2, 3, 7, 259) and np.all(np.isfinite(logits))
+
+
+def test_default_model_is_small():
+  abstract = jax.eval_shape(
+    Decoder(DecoderConfig()).init, jax.random.key(0), TOKENS, POSITIONS
+  )
+  assert sum(x.size for x in jax.tree.leaves(abstract)) < 1_000_000
+
+
+@pytest.mark.parametrize(
+  ("changes", "told"),
+  [
+    ({"num_kv_heads": 3}, "num_kv_heads is 3; it must divide"),
+    ({"head_dim": 7}, "head_dim is 7; it must be even"),
+    ({"num_layers": 0}, "num_layers is 0; it must be at least 1"),
+  ],
+)
+def test_bad_sizes(changes, told):
+  with pytest.raises(ValueError, match=told):
+    DecoderConfig(**changes)

@@ -1,0 +1,60 @@
+"""The verifier of final answers: what is an answer, and what only looks like one."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgax.rewards import final_answer
+from pgax.rewards.math import parse_answer
+
+
+@pytest.mark.parametrize(
+  ("text", "answer"),
+  [
+    ("3+4=7 #### 7", "7"),
+    ("#### 1,234", "1234"),
+    ("#### $5", "5"),
+    ("#### -3.50", "-3.5"),
+    ("####12.", "12"),
+    ("#### .5", "0.5"),
+    ("#### 1 \n and more", "1"),
+    ("#### 1 #### 2", "2"),
+    ("7", None),
+    ("####", None),
+    ("#### seven", None),
+    ("#### 12 or 13", None),
+    ("#### 3x", None),
+    ("#### 1/2", None),
+    ("#### nan", None),
+    ("#### 1e3", None),
+    ("### 7", None),
+    ("", None),
+  ],
+)
+def test_what_is_an_answer(text, answer):
+  assert parse_answer(text) == (None if answer is None else Decimal(answer))
+
+
+@given(st.integers(-(10**30), 10**30))
+def test_numbers_of_any_size_are_exact(number):
+  right = final_answer("", f"so #### {number:,}", str(number))
+  assert right == {"reward": 1.0, "accuracy": 1.0, "format": 1.0}
+  wrong = final_answer("", f"so #### {number + 1}", str(number))
+  assert wrong == {"reward": 0.0, "accuracy": 0.0, "format": 1.0}
+
+
+@given(st.text())
+def test_any_text_gets_a_score(text):
+  assert final_answer("", text, "5")["reward"] in (0.0, 1.0)
+
+
+def test_no_answer_has_no_format():
+  assert final_answer("1+1=", "2", "2") == {"reward": 0.0, "accuracy": 0.0, "format": 0.0}
+
+
+@pytest.mark.parametrize("truth", ["", "x", "1/2"])
+def test_ground_truth_must_be_a_number(truth):
+  with pytest.raises(ValueError, match="ground truth is"):
+    final_answer("", "#### 1", truth)

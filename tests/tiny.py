@@ -1,0 +1,83 @@
+"""The small model, batches and runs that tests share."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pgax import algorithms
+from pgax.data import addition
+from pgax.models import Decoder, DecoderConfig
+from pgax.models.partitioning import init_params
+from pgax.rewards import final_answer
+from pgax.training import (
+  OptimizerConfig,
+  RunConfig,
+  SamplingConfig,
+  WarmStartConfig,
+)
+from pgax.training.mesh import make_mesh
+from pgax.types import Rollout
+
+CONFIG = DecoderConfig(
+  vocab_size=259, num_layers=2, embed_dim=32, num_heads=4, num_kv_heads=2, head_dim=8, mlp_dim=48
+)
+MODEL = Decoder(CONFIG)
+
+
+@functools.cache
+def params(seed: int = 0):
+  """Parameters of the tiny model, a little livelier than at initialisation."""
+  fresh = init_params(MODEL, jax.random.key(seed), make_mesh())
+  return jax.tree.map(lambda x: x * 1.5 if x.ndim > 1 else x, fresh)
+
+
+def prompts(lengths=(3, 5, 2, 4), width: int = 5):
+  """Random right-padded prompts `[N, P]` and their mask."""
+  rng = np.random.default_rng(0)
+  mask = np.arange(width) < np.array(lengths)[:, None]
+  return np.where(mask, rng.integers(3, 259, mask.shape), 0).astype(np.int32), mask
+
+
+def rollout(n: int = 4, group: int = 4, length: int = 6, seed: int = 0) -> Rollout:
+  """A made-up rollout: any tokens, any lengths from 1 on."""
+  rng = np.random.default_rng(seed)
+  tokens, mask = prompts(lengths=[2 + i % 4 for i in range(n)])
+  lengths = rng.integers(1, length + 1, (n, group))
+  real = np.arange(length) < lengths[..., None]
+  logp = np.where(real, -rng.random(real.shape), 0).astype(np.float32)
+  drawn = np.where(real, rng.integers(3, 259, real.shape), 0).astype(np.int32)
+  arrays = (tokens, mask, drawn, real, logp, logp, lengths < length)
+  return Rollout(*map(jnp.asarray, arrays))
+
+
+def rewards(n: int = 4, group: int = 4, seed: int = 0):
+  """Rewards of a few levels, and all valid."""
+  rng = np.random.default_rng(seed)
+  drawn = rng.choice([0.0, 0.5, 1.0], (n, group)).astype(np.float32)
+  return jnp.asarray(drawn), jnp.ones((n, group), bool)
+
+
+def run_config(**changes) -> RunConfig:
+  """A run that takes seconds: one-digit sums, a handful of steps."""
+  settings = dict(
+    name="tiny",
+    task=addition(digits=1, forget_carry=0.5),
+    reward=final_answer,
+    algorithm=algorithms.grpo(),
+    model=CONFIG,
+    sampling=SamplingConfig(prompts=4, group=4, max_prompt_tokens=5, max_tokens=16),
+    optimizer=OptimizerConfig(warmup_steps=2),
+    warm_start=WarmStartConfig(
+      steps=6,
+      batch_size=4,
+      optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=2, decay_steps=6),
+    ),
+    steps=5,
+    eval_every=2,
+    eval_problems=6,
+    checkpoint_every=2,
+    samples_every=2,
+  )
+  return RunConfig(**(settings | changes))
