@@ -31,7 +31,7 @@ setup(
     "matplotlib>=3.9,<4",
     "ml_collections>=1.0,<2",
     "numpy>=2.0,<3",
-    "optax>=0.2.5,<0.3",
+    "optax>=0.2.6,<0.3",
     "orbax-checkpoint>=0.11.20,<0.13",
     "tensorboardX>=2.6,<3",
     "tensorflow-datasets>=4.9.8,<5",  # for its data sources; TensorFlow itself is not needed

@@ -17,7 +17,6 @@ from pgax.training import (
   SamplingConfig,
   WarmStartConfig,
 )
-from pgax.training.mesh import make_mesh
 from pgax.types import Rollout
 
 CONFIG = DecoderConfig(
@@ -29,7 +28,7 @@ MODEL = Decoder(CONFIG)
 @functools.cache
 def params(seed: int = 0):
   """Parameters of the tiny model, a little livelier than at initialisation."""
-  fresh = init_params(MODEL, jax.random.key(seed), make_mesh())
+  fresh = init_params(MODEL, jax.random.key(seed))
   return jax.tree.map(lambda x: x * 1.5 if x.ndim > 1 else x, fresh)
 
 

@@ -2,6 +2,7 @@
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pgax.models.decoder import Decoder
@@ -33,7 +34,7 @@ def param_shardings(model: Decoder, mesh: Mesh) -> PyTree:
     ValueError: if a mesh axis does not divide the axis that is laid over it; it names the
       parameter, its shape and the mesh.
   """
-  tokens = jax.ShapeDtypeStruct((1, 1, 1), "int32")
+  tokens = jax.ShapeDtypeStruct((1, 1, 1), jnp.int32)
   boxed = jax.eval_shape(model.init, jax.random.key(0), tokens, tokens)
   specs = nn.get_partition_spec(boxed)
   shardings = nn.logical_to_mesh_sharding(specs, mesh, RULES)
@@ -49,23 +50,18 @@ def param_shardings(model: Decoder, mesh: Mesh) -> PyTree:
   return shardings
 
 
-def init_params(model: Decoder, key: jax.Array, mesh: Mesh) -> PyTree:
-  """Fresh parameters, made in place on the devices that will hold them.
+def init_params(model: Decoder, key: jax.Array) -> PyTree:
+  """Fresh parameters, as plain arrays.
 
   Args:
     model: the decoder.
     key: random key.
-    mesh: with axes `data`, `fsdp` and `model`.
 
   Returns:
-    A pytree of arrays with the shardings of `param_shardings`.
+    A pytree of arrays, the structure of `param_shardings`.
   """
-
-  def init(key):
-    tokens = jax.numpy.zeros((1, 1, 1), "int32")
-    return nn.unbox(model.init(key, tokens, tokens))
-
-  return jax.jit(init, out_shardings=param_shardings(model, mesh))(key)
+  tokens = jnp.zeros((1, 1, 1), jnp.int32)
+  return nn.unbox(model.init(key, tokens, tokens))
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

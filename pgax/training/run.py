@@ -22,6 +22,7 @@ from pgax.training.state import (
   begin_reinforcement,
   init_state,
   make_optimizer,
+  state_shardings,
   step_keys,
 )
 from pgax.training.step import make_imitation_step, make_train_step
@@ -47,13 +48,20 @@ class Run:
     self.sampler = Sampler(self.model, tokenizer, self.mesh, sampling.max_tokens)
     self.warm_optimizer = make_optimizer(config.warm_start.optimizer)
     self.optimizer = make_optimizer(config.optimizer)
-    self.imitation_step = make_imitation_step(self.model, self.warm_optimizer)
+    # Both optimizers are of one kind, so this is the layout of the state in both stages.
+    self.shardings = state_shardings(
+      self.model, config.algorithm, self.optimizer, self.mesh
+    )
+    self.imitation_step = make_imitation_step(
+      self.model, self.warm_optimizer, shardings=self.shardings
+    )
     self.train_step = make_train_step(
       self.model,
       config.algorithm,
       self.optimizer,
       microbatches=config.microbatches,
       temperature=sampling.temperature,
+      shardings=self.shardings,
     )
     train, warm = config.task.train, config.warm_start
     # Each stage has its own data iterator, and its own shuffle.
@@ -86,7 +94,7 @@ class Run:
     arrays = jax.device_put(arrays, batch_sharding(self.mesh))
     state, metrics = self.imitation_step(state, *arrays)
     if int(state.step) == self.config.warm_start.steps:
-      state = begin_reinforcement(state, self.optimizer, self.mesh)
+      state = begin_reinforcement(state, self.optimizer, self.shardings)
     return state, {name: float(value) for name, value in metrics.items()}
 
   def reinforce(

@@ -1,5 +1,7 @@
 """Everything that a run is, as one immutable pytree, and the random keys of its steps."""
 
+import functools
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ from jax.sharding import Mesh
 
 from pgax.algorithms import Algorithm
 from pgax.models.decoder import Decoder
-from pgax.models.partitioning import init_params, replicated
+from pgax.models.partitioning import init_params, param_shardings, replicated
 from pgax.training.config import OptimizerConfig
 from pgax.types import Array, PyTree
 
@@ -18,7 +20,7 @@ class TrainState:
   """The whole state of a run but for the position in its data.
 
   Attributes:
-    step: int32 scalar, optimizer-independent count of the steps done, warm start included.
+    step: int32 scalar, number of steps done, those of the warm start included.
     key: random key of the run, never consumed: see `step_keys`.
     params: of the policy.
     ref_params: of the frozen reference policy.
@@ -54,16 +56,61 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
   return optax.chain(optax.clip_by_global_norm(config.clip_norm), adamw)
 
 
-def _placed(tree: PyTree, params: PyTree, optimizer, mesh: Mesh) -> PyTree:
-  """An optimizer state whose moments lie where their parameters do."""
-  shardings = optax.tree_map_params(
-    optimizer,
-    lambda _, param: param.sharding,
-    tree,
-    params,
-    transform_non_params=lambda _: replicated(mesh),
+def _fresh(
+  key: Array,
+  model: Decoder,
+  algorithm: Algorithm,
+  optimizer: optax.GradientTransformation,
+) -> TrainState:
+  params_key, run_key = jax.random.split(key)
+  params = init_params(model, params_key)
+  return TrainState(
+    step=jnp.int32(0),
+    key=run_key,
+    params=params,
+    # A copy, because the train step donates its state: no buffer may be in it twice.
+    ref_params=jax.tree.map(jnp.copy, params),
+    opt_state=optimizer.init(params),
+    kl_state=algorithm.kl.controller.init() if algorithm.kl else (),
   )
-  return jax.device_put(tree, shardings)
+
+
+def state_shardings(
+  model: Decoder,
+  algorithm: Algorithm,
+  optimizer: optax.GradientTransformation,
+  mesh: Mesh,
+) -> TrainState:
+  """Where every part of the state lies: moments where their parameters do.
+
+  Args:
+    model: the decoder.
+    algorithm: decides the KL controller's state.
+    optimizer: decides its own.
+    mesh: of the devices.
+
+  Returns:
+    A `TrainState` of `NamedSharding`s.
+  """
+  make = functools.partial(
+    _fresh, model=model, algorithm=algorithm, optimizer=optimizer
+  )
+  abstract = jax.eval_shape(make, jax.random.key(0))
+  everywhere, params = replicated(mesh), param_shardings(model, mesh)
+  return TrainState(
+    step=everywhere,
+    key=everywhere,
+    params=params,
+    ref_params=params,
+    opt_state=optax.tree.map_params(
+      optimizer,
+      lambda _, sharding: sharding,
+      abstract.opt_state,
+      params,
+      transform_non_params=lambda _: everywhere,
+    ),
+    kl_state=jax.tree.map(lambda _: everywhere, abstract.kl_state),
+  )
 
 
 def init_state(
@@ -73,7 +120,7 @@ def init_state(
   mesh: Mesh,
   seed: int,
 ) -> TrainState:
-  """A fresh state, on the devices of the mesh.
+  """A fresh state, made in place on the devices that will hold it.
 
   Args:
     model: the decoder.
@@ -85,29 +132,34 @@ def init_state(
   Returns:
     A `TrainState` at step 0 whose reference is the policy itself.
   """
-  params_key, run_key = jax.random.split(jax.random.key(seed))
-  params = init_params(model, params_key, mesh)
-  rest = (jnp.int32(0), run_key, algorithm.kl.controller.init() if algorithm.kl else ())
-  step, run_key, kl_state = jax.device_put(rest, replicated(mesh))
-  return TrainState(
-    step=step,
-    key=run_key,
-    params=params,
-    ref_params=jax.tree.map(jnp.copy, params),
-    opt_state=_placed(optimizer.init(params), params, optimizer, mesh),
-    kl_state=kl_state,
+  make = functools.partial(
+    _fresh, model=model, algorithm=algorithm, optimizer=optimizer
   )
+  shardings = state_shardings(model, algorithm, optimizer, mesh)
+  return jax.jit(make, out_shardings=shardings)(jax.random.key(seed))
 
 
 def begin_reinforcement(
-  state: TrainState, optimizer: optax.GradientTransformation, mesh: Mesh
+  state: TrainState, optimizer: optax.GradientTransformation, shardings: TrainState
 ) -> TrainState:
-  """The state after the warm start: a new optimizer, and the policy as the reference."""
-  return state.replace(
-    # A copy, because the train step donates its state: no buffer may be in it twice.
-    ref_params=jax.tree.map(jnp.copy, state.params),
-    opt_state=_placed(optimizer.init(state.params), state.params, optimizer, mesh),
-  )
+  """The state after the warm start: a new optimizer, and the policy as the reference.
+
+  Args:
+    state: at the end of the warm start.
+    optimizer: of the policy.
+    shardings: from `state_shardings`.
+
+  Returns:
+    The state that the first reinforcement step takes.
+  """
+
+  def begin(state: TrainState) -> TrainState:
+    return state.replace(
+      ref_params=jax.tree.map(jnp.copy, state.params),
+      opt_state=optimizer.init(state.params),
+    )
+
+  return jax.jit(begin, out_shardings=shardings)(state)
 
 
 def step_keys(key: Array, step: Array | int) -> tuple[Array, Array]:

@@ -84,6 +84,7 @@ def make_train_step(
   *,
   microbatches: int = 1,
   temperature: float = 1.0,
+  shardings: TrainState | None = None,
 ) -> Callable[[TrainState, Rollout, Array, Array], tuple[TrainState, Update]]:
   """Builds the reinforcement step.
 
@@ -93,6 +94,8 @@ def make_train_step(
     optimizer: how.
     microbatches: parts that an optimizer step's gradient is summed up from.
     temperature: of the policy.
+    shardings: of the state (see `state_shardings`). What comes out is then laid out as
+      what went in, and the second step is the first one's program.
 
   Returns:
     A jitted function of the state (donated), a `Rollout`, rewards `[N, G]` and
@@ -126,10 +129,12 @@ def make_train_step(
     params, opt_state = carry
     sums = sum_gradients(params, batch, coef)
     updates, opt_state = optimizer.update(sums.gradient, opt_state, params)
-    told = (sums.loss, optax.global_norm(sums.gradient), sums.parts.clipped, sums.entropy)
+    told = (sums.loss, optax.tree.norm(sums.gradient), sums.parts.clipped, sums.entropy)
     return (optax.apply_updates(params, updates), opt_state), told
 
-  @functools.partial(jax.jit, donate_argnums=0)
+  out_shardings = None if shardings is None else (shardings, None)
+
+  @functools.partial(jax.jit, donate_argnums=0, out_shardings=out_shardings)
   def train_step(
     state: TrainState, rollout: Rollout, rewards: Array, valid: Array
   ) -> tuple[TrainState, Update]:
@@ -178,20 +183,26 @@ def make_train_step(
 
 
 def make_imitation_step(
-  model: Decoder, optimizer: optax.GradientTransformation
+  model: Decoder,
+  optimizer: optax.GradientTransformation,
+  *,
+  shardings: TrainState | None = None,
 ) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
   """Builds the supervised step: mean negative log-likelihood of the solutions' tokens.
 
   Args:
     model: the decoder.
     optimizer: of the warm start.
+    shardings: of the state, as for `make_train_step`.
 
   Returns:
     A jitted function of the state (donated), prompts `[N, P]` with their mask and
     solutions `[N, T]` with theirs, to the next state and its metrics.
   """
 
-  @functools.partial(jax.jit, donate_argnums=0)
+  out_shardings = None if shardings is None else (shardings, None)
+
+  @functools.partial(jax.jit, donate_argnums=0, out_shardings=out_shardings)
   def imitation_step(state, prompt_tokens, prompt_mask, tokens, mask):
     tokens, mask = tokens[:, None], mask[:, None]  # a group of one
 
@@ -207,6 +218,6 @@ def make_imitation_step(
       params=optax.apply_updates(state.params, updates),
       opt_state=opt_state,
     )
-    return state, {"loss": value, "grad_norm": optax.global_norm(gradient)}
+    return state, {"loss": value, "grad_norm": optax.tree.norm(gradient)}
 
   return imitation_step

@@ -12,7 +12,6 @@ from pgax.models.attention import rotate
 from pgax.models.cache import NEVER, Cache, empty_segment, token_positions
 from pgax.models.partitioning import init_params
 from pgax.models.scoring import read_prompts
-from pgax.training.mesh import make_mesh
 from tests import tiny
 
 TOKENS = np.random.default_rng(0).integers(3, 259, (2, 3, 7)).astype(np.int32)
@@ -109,8 +108,8 @@ def test_rotation_is_relative_and_keeps_length():
 def test_untied_embeddings():
   config = dataclasses.replace(tiny.CONFIG, tie_embeddings=False)
   model = Decoder(config)
-  params = init_params(model, jax.random.key(0), make_mesh())
-  tied = init_params(tiny.MODEL, jax.random.key(0), make_mesh())
+  params = init_params(model, jax.random.key(0))
+  tied = init_params(tiny.MODEL, jax.random.key(0))
   extra = sum(x.size for x in jax.tree.leaves(params)) - sum(
     x.size for x in jax.tree.leaves(tied)
   )

@@ -1,0 +1,166 @@
+"""The train step: splits change nothing, knobs work, and it is traced once."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from pgax import algorithms, kl
+from pgax.training import OptimizerConfig
+from pgax.training.mesh import make_mesh
+from pgax.training.state import init_state, make_optimizer, state_shardings, step_keys
+from pgax.training.step import join, make_imitation_step, make_train_step, split, token_logp
+from tests import tiny
+
+ROLLOUT, (REWARDS, VALID) = tiny.rollout(), tiny.rewards()
+# Plain gradient descent: the change of the parameters is the gradient.
+SGD = optax.sgd(1.0)
+
+
+def fresh(algorithm, optimizer=SGD):
+  return init_state(tiny.MODEL, algorithm, optimizer, make_mesh(), seed=0)
+
+
+def on_policy(temperature=1.0):
+  state = fresh(algorithms.grpo())
+  logp, _ = token_logp(tiny.MODEL, state.params, ROLLOUT, temperature)
+  return ROLLOUT.replace(logp=jnp.where(ROLLOUT.mask, logp, 0))
+
+
+def update(algorithm, *, rewards=REWARDS, valid=VALID, rollout=ROLLOUT, optimizer=SGD, **options):
+  step = make_train_step(tiny.MODEL, algorithm, optimizer, **options)
+  state, told = step(fresh(algorithm, optimizer), rollout, rewards, valid)
+  return state, told.metrics
+
+
+def assert_same(a, b, **tolerance):
+  for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+    np.testing.assert_allclose(x, y, **tolerance)
+
+
+@pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.rloo, algorithms.dr_grpo])
+def test_microbatches_change_nothing(preset):
+  # Lengths differ widely here, so a mean of means would show.
+  one, told_one = update(preset(), microbatches=1)
+  four, told_four = update(preset(), microbatches=4)
+  assert_same(one.params, four.params, rtol=1e-4, atol=2e-6)
+  for name in told_one:
+    assert told_four[name] == pytest.approx(float(told_one[name]), rel=1e-4, abs=1e-6)
+  start = fresh(preset()).params
+  moved = optax.tree.norm(jax.tree.map(jnp.subtract, one.params, start))
+  assert moved == pytest.approx(float(told_one["grad_norm"]), rel=1e-3) and moved > 1e-3
+
+
+def test_split_is_undone_by_join():
+  x = {"a": jnp.arange(24).reshape(12, 2)}
+  assert split(x, 3)["a"].shape == (3, 4, 2)
+  np.testing.assert_array_equal(join(split(x, 3))["a"], x["a"])
+
+
+def test_first_update_is_on_policy():
+  _, told = update(algorithms.grpo(), rollout=on_policy())
+  assert told["ratio/clip_fraction"] == 0 and told["kl/ref"] == 0
+  assert told["ratio/sampler_error"] < 1e-6
+  # At ratio 1 the surrogate's value is the mean advantage, which sequence means make 0.
+  assert told["loss"] == pytest.approx(0, abs=1e-5)
+  _, wrong = update(algorithms.grpo())  # made-up sampler log-probs
+  assert wrong["ratio/sampler_error"] > 0.1
+
+
+def test_temperature_is_the_policys():
+  _, told = update(algorithms.grpo(), rollout=on_policy(0.5), temperature=0.5)
+  assert told["ratio/sampler_error"] == pytest.approx(0, abs=1e-6)
+  _, forgotten = update(algorithms.grpo(), rollout=on_policy(0.5))
+  assert forgotten["ratio/sampler_error"] > 0.1
+
+
+@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 1), (1, 4), (2, 2)])
+def test_epochs_and_minibatches(epochs, minibatches):
+  adam = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=0))
+  algorithm = algorithms.grpo(epochs=epochs, minibatches=minibatches)
+  state, told = update(algorithm, optimizer=adam)
+  counts = optax.tree.get_all_with_path(state.opt_state, "count")
+  assert {int(count) for _, count in counts} == {epochs * minibatches}
+  # Only what comes after the first optimizer step is off-policy.
+  assert (told["ratio/clip_fraction"] > 0) == (epochs * minibatches > 1)
+
+
+def test_minibatches_estimate_the_same_gradient():
+  # With one learning rate tiny enough, steps on all minibatches sum to one whole step,
+  # once over, because each is scaled up by their number.
+  tiny_sgd = optax.sgd(1e-4)
+  whole, _ = update(algorithms.dr_grpo(), optimizer=tiny_sgd)
+  parts, _ = update(algorithms.dr_grpo(minibatches=2), optimizer=tiny_sgd)
+  start = fresh(algorithms.dr_grpo()).params
+  for a, b, s in zip(*map(jax.tree.leaves, (whole.params, parts.params, start)), strict=True):
+    np.testing.assert_allclose(b - s, 2 * (a - s), rtol=0.05, atol=3e-7)
+
+
+def test_penalty_pulls_towards_the_reference():
+  rewards = jnp.zeros_like(REWARDS)  # no signal but the penalty's
+  algorithm = algorithms.grpo(kl_coef=1.0)
+  step = make_train_step(tiny.MODEL, algorithm, optax.sgd(0.1))
+  state = fresh(algorithm, optax.sgd(0.1))
+  away = jax.tree.map(lambda x: x * 1.2, state.params)
+  state, first = step(state.replace(params=away), ROLLOUT, rewards, VALID)
+  _, second = step(state, ROLLOUT, rewards, VALID)
+  assert 0 < second.metrics["kl/ref"] < first.metrics["kl/ref"]
+  still, told = update(algorithms.grpo(kl_coef=0.0), rewards=rewards)
+  assert told["kl/coef"] == 0 and told["grad_norm"] == 0
+  assert_same(still.params, fresh(algorithm).params)
+
+
+def test_adaptive_coefficient_moves_with_the_state():
+  algorithm = dataclasses.replace(
+    algorithms.rloo(),
+    kl=algorithms.KLPenalty(kl.k1, kl.AdaptiveController(0.1, 1.0, 160), "reward"),
+  )
+  state, told = update(algorithm)  # at the reference: divergence 0, below the target
+  assert told["kl/coef"] == pytest.approx(0.1)
+  assert state.kl_state == pytest.approx(0.1 * (1 - 0.2 * 16 / 160))
+
+
+def test_nothing_scorable_is_no_update():
+  nothing = jnp.zeros_like(VALID)
+  state, told = update(algorithms.grpo(), rewards=jnp.full_like(REWARDS, jnp.nan), valid=nothing)
+  assert told["loss"] == 0 and told["grad_norm"] == 0
+  assert_same(state.params, fresh(algorithms.grpo()).params)
+
+
+def test_traced_once_and_state_donated():
+  algorithm = algorithms.grpo(epochs=2, minibatches=2)
+  optimizer = make_optimizer(OptimizerConfig())
+  shardings = state_shardings(tiny.MODEL, algorithm, optimizer, make_mesh())
+  step = make_train_step(
+    tiny.MODEL, algorithm, optimizer, microbatches=2, shardings=shardings
+  )
+  state = first = fresh(algorithm, optimizer)
+  for seed in range(3):
+    rewards, valid = tiny.rewards(seed=seed)
+    state, _ = step(state, tiny.rollout(seed=seed), rewards, valid)
+  assert step._cache_size() == 1 and int(state.step) == 3
+  assert all(x.is_deleted() for x in jax.tree.leaves(first.params))
+
+
+def test_no_step_shares_a_key():
+  key = jax.random.key(0)
+  words = [jax.random.key_data(k) for s in range(50) for k in step_keys(key, s)]
+  assert len({tuple(np.asarray(w).tolist()) for w in words}) == 100
+
+
+def test_imitation_learns_and_is_traced_once():
+  optimizer = make_optimizer(OptimizerConfig(learning_rate=3e-3, warmup_steps=0))
+  shardings = state_shardings(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh())
+  step = make_imitation_step(tiny.MODEL, optimizer, shardings=shardings)
+  state = fresh(algorithms.grpo(), optimizer)
+  arrays = (ROLLOUT.prompt_tokens, ROLLOUT.prompt_mask, ROLLOUT.tokens[:, 0], ROLLOUT.mask[:, 0])
+  losses = []
+  for _ in range(30):
+    state, told = step(state, *arrays)
+    losses.append(float(told["loss"]))
+  assert losses[0] == pytest.approx(np.log(259), rel=0.2)
+  assert losses[-1] < 0.5 * losses[0]
+  assert step._cache_size() == 1
