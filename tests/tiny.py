@@ -20,7 +20,7 @@ from pgax.training import (
 from pgax.types import Rollout
 
 CONFIG = DecoderConfig(
-  vocab_size=259, num_layers=2, embed_dim=32, num_heads=4, num_kv_heads=2, head_dim=8, mlp_dim=48
+  vocab_size=260, num_layers=2, embed_dim=32, num_heads=4, num_kv_heads=2, head_dim=8, mlp_dim=48
 )
 MODEL = Decoder(CONFIG)
 

@@ -24,7 +24,13 @@ class Checkpoints:
       enable_async_checkpointing=False,
     )
     self._folder = (workdir / "checkpoints").absolute()
-    self._manager = ocp.CheckpointManager(self._folder, options=options)
+    handlers = {  # named, so that a new process can read shapes before it restores
+      "state": ocp.StandardCheckpointHandler(),
+      "positions": ocp.JsonCheckpointHandler(),
+    }
+    self._manager = ocp.CheckpointManager(
+      self._folder, options=options, item_handlers=handlers
+    )
 
   def latest(self) -> int | None:
     """Step of the last complete checkpoint, or None."""

@@ -30,7 +30,7 @@ class OptimizerConfig:
     weight_decay: decoupled decay of matrices.
   """
 
-  learning_rate: float = 2e-4
+  learning_rate: float = 1e-4
   warmup_steps: int = 10
   decay_steps: int = 0
   clip_norm: float = 1.0
@@ -146,7 +146,7 @@ class RunConfig:
   warm_start: WarmStartConfig = WarmStartConfig()
   mesh: MeshConfig = MeshConfig()
   seed: int = 0
-  steps: int = 120
+  steps: int = 100
   microbatches: int = 1
   eval_every: int = 5
   eval_problems: int = 256

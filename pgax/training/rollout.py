@@ -37,11 +37,10 @@ class Sampler:
     self, params: PyTree, prompts: PromptBatch, key: Array, temperature: float, group: int
   ) -> Rollout:
     """Draws `group` completions of every prompt; temperature 0 is greedy."""
-    tokens, mask = jax.device_put(
-      (prompts.tokens, prompts.mask), batch_sharding(self.mesh)
-    )
+    spread = batch_sharding(self.mesh)
+    tokens, mask = jax.device_put((prompts.tokens, prompts.mask), spread)
     eos_ids = np.asarray([self.tokenizer.eos_token_id], np.int32)
-    return sample(
+    rollout = sample(
       self.model,
       params,
       tokens,
@@ -52,6 +51,8 @@ class Sampler:
       group=group,
       max_tokens=self.max_tokens,
     )
+    # The compiler may have laid it out otherwise; the train step expects it spread.
+    return jax.device_put(rollout, spread)
 
 
 @dataclasses.dataclass(frozen=True)

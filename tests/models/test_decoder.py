@@ -115,7 +115,7 @@ def test_untied_embeddings():
   )
   assert extra == config.vocab_size * config.embed_dim
   logits, _ = model.apply(params, TOKENS, POSITIONS)
-  assert logits.shape == (2, 3, 7, 259) and np.all(np.isfinite(logits))
+  assert logits.shape == (2, 3, 7, 260) and np.all(np.isfinite(logits))
 
 
 def test_default_model_is_small():

@@ -81,7 +81,7 @@ def test_eos_is_counted_and_ends_the_completion(rollout):
 
 def test_stops_when_all_are_done():
   # With every token an EOS one step is enough; a loop that ran on would leave more.
-  everything = np.arange(259, dtype=np.int32)
+  everything = np.arange(260, dtype=np.int32)
   some = draw(eos=everything)
   assert np.all(np.asarray(some.mask).sum(-1) == 1) and np.all(np.asarray(some.finished))
 

@@ -1,0 +1,59 @@
+"""A program for `test_sharding.py`: one train step on the devices there are.
+
+Prints, as JSON, the metrics of the step and a fingerprint of the parameters after it.
+"""
+
+import json
+import sys
+
+import jax
+import numpy as np
+import optax
+
+from pgax import algorithms
+from pgax.data import byte_tokenizer
+from pgax.data.prompts import PromptBatch
+from pgax.models.partitioning import batch_sharding
+from pgax.training import enable_compilation_cache
+from pgax.training.mesh import make_mesh
+from pgax.training.rollout import Sampler
+from pgax.training.state import init_state, state_shardings
+from pgax.training.step import make_train_step
+from tests import tiny
+
+
+def main(fsdp: int, model: int) -> None:
+  enable_compilation_cache()
+  mesh = make_mesh(fsdp, model)
+  # Plain gradient descent, so that the parameters tell of the gradient itself.
+  algorithm, optimizer = algorithms.grpo(kl_coef=0.1), optax.sgd(1.0)
+  shardings = state_shardings(tiny.MODEL, algorithm, optimizer, mesh)
+  state = init_state(tiny.MODEL, algorithm, optimizer, mesh, seed=0)
+  start = jax.device_get(state.params)
+  step = make_train_step(
+    tiny.MODEL, algorithm, optimizer, microbatches=2, shardings=shardings
+  )
+  place = batch_sharding(mesh)
+  tokens, mask = tiny.prompts(lengths=[2 + i % 4 for i in range(16)])
+  prompts = PromptBatch((), tokens, mask)
+  sampler = Sampler(tiny.MODEL, byte_tokenizer(), mesh, max_tokens=6)
+  drawn = sampler(state.params, prompts, jax.random.key(0), temperature=1.0, group=2)
+  rollout = jax.device_put(tiny.rollout(n=16, group=2), place)
+  rewards = jax.device_put(tiny.rewards(n=16, group=2), place)
+  state, told = step(state, rollout, *rewards)
+  assert step._cache_size() == 1
+  gradient = jax.tree.map(lambda a, b: a - b, start, jax.device_get(state.params))
+  embedding = state.params["params"]["embedding"]
+  result = {
+    "devices": jax.device_count(),
+    "shards": len({str(s.index) for s in embedding.addressable_shards}),
+    "prompts_per_device": drawn.tokens.addressable_shards[0].data.shape[0],
+    "drawn": np.asarray(drawn.tokens).tolist(),
+    "metrics": {name: float(value) for name, value in told.metrics.items()},
+    "gradient": [np.asarray(x).ravel()[:64].tolist() for x in jax.tree.leaves(gradient)],
+  }
+  print(json.dumps(result))
+
+
+if __name__ == "__main__":
+  main(int(sys.argv[1]), int(sys.argv[2]))

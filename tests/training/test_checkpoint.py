@@ -1,0 +1,81 @@
+"""Checkpoints: the same bits back, and a message where they don't fit."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from pgax import algorithms
+from pgax.models import Decoder
+from pgax.training import UserError
+from pgax.training.checkpoint import Checkpoints
+from pgax.training.mesh import make_mesh
+from pgax.training.state import init_state
+from tests import tiny
+
+POSITIONS = {"reinforce": {"next_index": 12}}
+
+
+def _state(seed=0, model=tiny.MODEL, optimizer=None):
+  optimizer = optimizer or optax.adam(1e-3)
+  return init_state(model, algorithms.grpo(), optimizer, make_mesh(), seed)
+
+
+def words(x):
+  """An array as NumPy, a random key as its words."""
+  is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+  return np.asarray(jax.random.key_data(x) if is_key else x)
+
+
+def test_the_same_bits_come_back(tmp_path):
+  state = _state(seed=5).replace(step=jax.numpy.int32(7))
+  saved = Checkpoints(tmp_path)
+  saved.save(state, POSITIONS)
+  saved.save(state, POSITIONS)  # twice at one step is once
+  saved.close()
+  again = Checkpoints(tmp_path)
+  assert again.latest() == 7
+  like = _state(seed=0)
+  restored, positions = again.restore(like)
+  assert positions == POSITIONS
+  for ours, theirs, shape in zip(*map(jax.tree.leaves, (restored, state, like)), strict=True):
+    np.testing.assert_array_equal(words(ours), words(theirs))
+    assert ours.dtype == theirs.dtype and ours.sharding == shape.sharding
+  np.testing.assert_array_equal(
+    jax.random.normal(restored.key), jax.random.normal(state.key)
+  )
+
+
+def test_the_last_few_stay(tmp_path):
+  checkpoints = Checkpoints(tmp_path, keep=2)
+  for step in (1, 2, 3):
+    checkpoints.save(_state().replace(step=jax.numpy.int32(step)), POSITIONS)
+  assert sorted(int(p.name) for p in (tmp_path / "checkpoints").glob("[0-9]*")) == [2, 3]
+
+
+def test_none_there(tmp_path):
+  with pytest.raises(UserError, match="holds no checkpoint"):
+    Checkpoints(tmp_path).restore(_state())
+
+
+def test_other_shapes_and_other_structure_are_named(tmp_path):
+  checkpoints = Checkpoints(tmp_path)
+  checkpoints.save(_state(), POSITIONS)
+  wider = Decoder(dataclasses.replace(tiny.CONFIG, mlp_dim=64))
+  told = r"mlp.down is \(48, 32\) there and \(64, 32\) here"
+  with pytest.raises(UserError, match=told):
+    checkpoints.restore(_state(model=wider))
+  deeper = Decoder(dataclasses.replace(tiny.CONFIG, num_layers=3))
+  with pytest.raises(UserError, match=r"blocks_2.*absent there"):
+    checkpoints.restore(_state(model=deeper))
+
+
+def test_half_a_checkpoint_is_none(tmp_path):
+  checkpoints = Checkpoints(tmp_path)
+  checkpoints.save(_state(), POSITIONS)
+  checkpoints.close()
+  # What a killed process leaves: a folder under its temporary name.
+  (tmp_path / "checkpoints" / "9.orbax-checkpoint-tmp").mkdir()
+  assert Checkpoints(tmp_path).latest() == 0

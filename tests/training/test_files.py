@@ -1,0 +1,102 @@
+"""The files of a run: rows cut back to the checkpoint, folders recognised."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgax.training import UserError
+from pgax.training.metrics import Log, read_lines
+from pgax.training.records import Sample
+from pgax.training.workdir import open_workdir, read_config
+
+CONFIG = {"name": "x", "steps": 5, "model": {"num_layers": 2}}
+SAMPLE = Sample("1+1=", "é", "2", None, True, ["é"], [-0.5])
+
+
+def test_rows_past_the_checkpoint_are_dropped(tmp_path):
+  log = Log(tmp_path, last=-1)
+  for step in range(5):
+    log.metrics(step, {"loss": float(step)})
+    log.samples(step, "train", [SAMPLE])
+  log.close()
+  with (tmp_path / "metrics.jsonl").open("a") as file:
+    file.write('{"step": 5, "lo')  # a process died here
+  log = Log(tmp_path, last=2)
+  log.metrics(3, {"loss": 30.0})
+  log.close()
+  rows = read_lines(tmp_path / "metrics.jsonl")
+  assert [(row["step"], row["loss"]) for row in rows] == [(0, 0), (1, 1), (2, 2), (3, 30)]
+  assert [row["step"] for row in read_lines(tmp_path / "samples.jsonl")] == [0, 1, 2]
+
+
+def test_rows_are_json_also_when_not_finite(tmp_path):
+  log = Log(tmp_path, last=-1)
+  log.metrics(1, {"reward/x": float("nan"), "tokens/generated": 3})
+  log.samples(1, "train", [SAMPLE])
+  log.close()
+  assert read_lines(tmp_path / "metrics.jsonl") == [
+    {"step": 1, "reward/x": None, "tokens/generated": 3}
+  ]
+  (row,) = read_lines(tmp_path / "samples.jsonl")
+  assert row["completion"] == "é" and row["reward"] is None and row["split"] == "train"
+  assert list((tmp_path / "tensorboard").glob("events*"))
+
+
+def test_a_folder_is_made_and_recognised(tmp_path):
+  folder = tmp_path / "new" / "run"
+  open_workdir(folder, CONFIG)
+  assert read_config(folder) == CONFIG
+  (folder / "metrics.jsonl").write_text("")
+  open_workdir(folder, CONFIG | {"steps": 9})  # a run may go on further
+  assert read_config(folder)["steps"] == 9
+
+
+@pytest.mark.parametrize(
+  ("config", "told"),
+  [
+    (CONFIG | {"name": "y"}, "name is 'y', but the run in .* has 'x'"),
+    (CONFIG | {"model": {"num_layers": 3}}, "model.num_layers is 3, but .* has 2"),
+    (CONFIG | {"extra": 1}, "extra is 1, but .* has absent"),
+    ({"name": "x", "steps": 5, "model": {}}, "model.num_layers is absent, but .* has 2"),
+  ],
+)
+def test_another_configuration_is_refused(tmp_path, config, told):
+  open_workdir(tmp_path, CONFIG)
+  with pytest.raises(UserError, match=told):
+    open_workdir(tmp_path, config)
+  assert read_config(tmp_path) == CONFIG
+
+
+def test_foreign_folders_are_refused_and_left_alone(tmp_path):
+  (tmp_path / "thesis.tex").write_text("precious")
+  with pytest.raises(UserError, match=r"holds thesis.tex but no config.json"):
+    open_workdir(tmp_path, CONFIG)
+  assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+  (tmp_path / "config.json").write_text("{")
+  with pytest.raises(UserError, match="is not the configuration of a run"):
+    open_workdir(tmp_path, CONFIG)
+
+
+def test_a_file_in_the_way(tmp_path):
+  path = tmp_path / "file"
+  path.write_text("")
+  for folder in (path, path / "below"):
+    with pytest.raises(UserError, match="can't be written: (File exists|Not a directory)"):
+      open_workdir(folder, CONFIG)
+
+
+def test_unwritable(monkeypatch, tmp_path):
+  # Root may write anywhere, so the refusal is the file system's own, forwarded.
+  def refuse(path, *args, **kwargs):
+    raise PermissionError(13, "Permission denied", str(path))
+
+  monkeypatch.setattr(Path, "write_text", refuse)
+  with pytest.raises(UserError, match="can't be written: Permission denied"):
+    open_workdir(tmp_path / "locked", CONFIG)
+
+
+def test_config_is_written_whole(tmp_path):
+  open_workdir(tmp_path, CONFIG)
+  assert json.loads((tmp_path / "config.json").read_text()) == CONFIG
+  assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
