@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pgax.algorithms import prepare
+from pgax.algorithms import loss, prepare
 from pgax.data.prompts import CollateDemonstrations
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import param_shardings
@@ -87,14 +87,12 @@ def _check_algorithm(config: RunConfig) -> None:
     finished=array(group, np.bool_),
   )
   rewards, valid = array(group, np.float32), array(group, np.bool_)
-  jax.eval_shape(
-    lambda *arrays: prepare(config.algorithm, *arrays),
-    rollout,
-    rewards,
-    valid,
-    floats,
-    floats,
-  )
+
+  def whole(rollout, rewards, valid, logp):
+    batch = prepare(config.algorithm, rollout, rewards, valid, logp, logp)
+    return loss(config.algorithm, logp, batch)
+
+  jax.eval_shape(whole, rollout, rewards, valid, floats)
 
 
 def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> None:

@@ -1,0 +1,160 @@
+"""The loop: interrupted anywhere, it ends with the same bits as if it never had been."""
+
+import json
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+from pgax import algorithms
+from pgax.data import byte_tokenizer
+from pgax.training import train
+from pgax.training.health import Diverged, check_finite
+from pgax.training.metrics import Log, read_lines
+from pgax.training.run import Run
+from tests import tiny
+from tests.training.test_checkpoint import words
+
+FIXED_NAMES = {
+  "step",
+  "reward/mean",
+  "reward/std",
+  "loss",
+  "grad_norm",
+  "entropy",
+  "kl/ref",
+  "ratio/clip_fraction",
+  "ratio/sampler_error",
+  "groups/zero_variance",
+  "length/mean",
+  "length/truncated",
+  "time/rollout",
+  "time/reward",
+  "time/train",
+  "tokens/generated",
+}
+# Every source of state at once: minibatches shuffle, the penalty needs the reference.
+CONFIG = tiny.run_config(algorithm=algorithms.grpo(epochs=2, minibatches=2), microbatches=2)
+
+
+def run(workdir, config=CONFIG):
+  return train(config, byte_tokenizer(), workdir, progress=False)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+  workdir = tmp_path_factory.mktemp("whole")
+  return run(workdir), workdir
+
+
+def assert_same_state(ours, theirs):
+  for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+    np.testing.assert_array_equal(words(a), words(b))
+
+
+def without_times(path):
+  rows = read_lines(path)
+  return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]
+
+
+def test_files_of_a_run(whole):
+  result, workdir = whole
+  assert result.finished and result.step == 5 and int(result.state.step) == 11
+  first, *rows = read_lines(workdir / "metrics.jsonl")
+  assert first.keys() == {"step", "eval/accuracy", "eval/truncated"} and first["step"] == 0
+  assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
+  for row in rows:
+    assert row.keys() >= FIXED_NAMES
+    assert all(np.isfinite(row[name]) for name in FIXED_NAMES)
+    assert row["ratio/sampler_error"] < 1e-5
+    assert ("eval/accuracy" in row) == (row["step"] in (2, 4, 5))
+  samples = read_lines(workdir / "samples.jsonl")
+  assert {(s["split"], s["step"]) for s in samples} == {
+    ("held_out", 0), ("train", 2), ("train", 4), ("train", 5), ("held_out", 5)
+  }
+  for sample in samples:
+    assert len(sample["tokens"]) == len(sample["logp"]) <= 16
+    assert (sample["advantages"] is not None) == (sample["split"] == "train")
+
+
+# Warm start 6 steps, then 5: in the warm start, at its end, and in reinforcement, at a
+# checkpoint and off one.
+@pytest.mark.parametrize("stop_after", [3, 6, 8, 9])
+def test_interrupted_and_given_again(whole, tmp_path, monkeypatch, stop_after):
+  calls = []
+
+  def counted(method):
+    def step(self, *args):
+      calls.append(1)
+      if len(calls) == stop_after:
+        signal.raise_signal(signal.SIGINT)
+      return method(self, *args)
+
+    return step
+
+  monkeypatch.setattr(Run, "imitate", counted(Run.imitate))
+  monkeypatch.setattr(Run, "reinforce", counted(Run.reinforce))
+  first = run(tmp_path)
+  assert not first.finished and int(first.state.step) == stop_after
+  second = run(tmp_path)
+  assert second.finished and len(calls) == 11
+  assert_same_state(second.state, whole[0].state)
+  for name in ("metrics.jsonl", "samples.jsonl"):
+    assert without_times(tmp_path / name) == without_times(whole[1] / name)
+
+
+def test_died_between_checkpoints(whole, tmp_path, monkeypatch):
+  real, died = Log.metrics, []
+
+  def dying(self, step, values):
+    real(self, step, values)
+    if step == 3 and not died:
+      died.append(step)
+      raise MemoryError  # leaves a row that is past the last checkpoint
+
+  monkeypatch.setattr(Log, "metrics", dying)
+  with pytest.raises(MemoryError):
+    run(tmp_path)
+  assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0, 1, 2, 3]
+  assert_same_state(run(tmp_path).state, whole[0].state)
+  assert without_times(tmp_path / "metrics.jsonl") == without_times(whole[1] / "metrics.jsonl")
+
+
+def test_done_is_done_and_can_go_further(whole, tmp_path):
+  longer = tiny.run_config(
+    algorithm=CONFIG.algorithm, microbatches=CONFIG.microbatches, steps=7
+  )
+  again = run(whole[1])
+  assert_same_state(again.state, whole[0].state)
+  straight = run(tmp_path, longer)
+  further = run(whole[1], longer)
+  assert_same_state(further.state, straight.state)
+
+
+def test_seed_decides(whole, tmp_path):
+  other = run(tmp_path, tiny.run_config(algorithm=CONFIG.algorithm, microbatches=2, seed=1))
+  theirs = whole[0].state.params["params"]["embedding"]
+  assert np.any(other.state.params["params"]["embedding"] != theirs)
+
+
+def test_each_step_samples_anew(whole):
+  samples = [s for s in read_lines(whole[1] / "samples.jsonl") if s["split"] == "train"]
+  texts = {step: [s["completion"] for s in samples if s["step"] == step] for step in (2, 4)}
+  assert texts[2] != texts[4]
+
+
+def test_without_a_warm_start(tmp_path):
+  warm = tiny.WarmStartConfig(steps=0)
+  result = run(tmp_path, tiny.run_config(warm_start=warm, steps=1))
+  assert result.finished and int(result.state.step) == 1
+
+
+def test_not_finite_stops_the_run(tmp_path):
+  with pytest.raises(Diverged, match="grad_norm is nan at step 7"):
+    check_finite(7, {"loss": 1.0, "grad_norm": float("nan")})
+  check_finite(7, {"loss": 1.0, "grad_norm": 2.0})
+  wild = tiny.OptimizerConfig(learning_rate=1e38, warmup_steps=0, clip_norm=1e38)
+  with pytest.raises(Diverged, match="at step"):
+    run(tmp_path, tiny.run_config(optimizer=wild, steps=5))
+  assert json.loads(json.dumps(read_lines(tmp_path / "metrics.jsonl")))

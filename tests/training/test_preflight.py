@@ -1,0 +1,88 @@
+"""What is wrong with a run is said before anything is compiled."""
+
+import dataclasses
+
+import pytest
+
+from pgax import algorithms
+from pgax.data import CollateDemonstrations, CollatePrompts, Task, byte_tokenizer
+from pgax.models import Decoder
+from pgax.training import SamplingConfig, UserError, WarmStartConfig
+from pgax.training.mesh import make_mesh
+from pgax.training.preflight import check_run
+from pgax.types import Example
+from tests import tiny
+
+
+def check(config):
+  sampling = config.sampling
+  prompts = CollatePrompts(byte_tokenizer(), sampling.max_prompt_tokens)
+  demonstrations = CollateDemonstrations(prompts, sampling.max_tokens)
+  check_run(config, Decoder(config.model), make_mesh(), demonstrations)
+
+
+def test_a_good_run_passes():
+  check(tiny.run_config())
+
+
+LONG = Task([Example("1+1=", "2", "2"), Example("1234+1=", "2", "2")], [Example("1", "1")])
+WORDY = Task([Example("1+1=", "2", "a very long way to say 2")], [Example("1", "1")])
+SILENT = Task([Example("1+1=", "2")], [Example("1", "1")])
+ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
+
+
+@pytest.mark.parametrize(
+  ("changes", "told"),
+  [
+    ({"algorithm": algorithms.rloo(), "sampling": ALONE}, "group size is 1; RLOO"),
+    ({"task": LONG}, "prompt '1234\\+1=' has 8 tokens; max_prompt_tokens allows 5"),
+    ({"task": WORDY}, "solution .* tokens; max_tokens allows 16"),
+    ({"task": SILENT}, "problem '1\\+1=' has no solution"),
+    (
+      {"model": dataclasses.replace(tiny.CONFIG, vocab_size=100)},
+      "model.vocab_size is 100; the tokenizer has 259",
+    ),
+    (
+      {"algorithm": algorithms.dr_grpo(max_length=-2)},
+      "max_length is -2; it must be a positive",
+    ),
+    (
+      {"algorithm": algorithms.grpo(clip_low=2.0)},
+      "clip_low is 2.0",
+    ),
+  ],
+)
+def test_a_bad_run_is_refused(changes, told):
+  with pytest.raises(UserError, match=told):
+    check(tiny.run_config(**changes))
+
+
+@pytest.mark.parametrize(
+  ("changes", "told"),
+  [
+    ({"microbatches": 3}, "sampling.prompts is 4; it must be a multiple of .* 1 \\* 3"),
+    (
+      {"algorithm": algorithms.grpo(minibatches=2), "microbatches": 4},
+      "multiple of minibatches \\* microbatches = 2 \\* 4",
+    ),
+    ({"microbatches": 0}, "microbatches is 0; it must be at least 1"),
+    ({"steps": -1}, "steps is -1"),
+    ({"eval_every": 0}, "eval_every is 0"),
+  ],
+)
+def test_sizes_are_checked_as_soon_as_they_are_given(changes, told):
+  with pytest.raises(ValueError, match=told):
+    tiny.run_config(**changes)
+
+
+def test_settings_of_parts():
+  with pytest.raises(ValueError, match=r"temperature is 0\.0; the policy's must be positive"):
+    SamplingConfig(temperature=0.0)
+  with pytest.raises(ValueError, match="group is 0"):
+    SamplingConfig(group=0)
+  with pytest.raises(ValueError, match="batch_size is 0"):
+    WarmStartConfig(batch_size=0)
+
+
+def test_a_warm_start_that_is_not_done_needs_no_solutions():
+  check(tiny.run_config(task=SILENT, warm_start=WarmStartConfig(steps=0)))

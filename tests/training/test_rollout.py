@@ -1,0 +1,95 @@
+"""Scoring on the host: names, unscorable completions, and the numbers told of them."""
+
+import jax
+import numpy as np
+import pytest
+
+from pgax.data import CollatePrompts, byte_tokenizer
+from pgax.rewards import final_answer
+from pgax.training.evaluation import evaluate
+from pgax.training.mesh import make_mesh
+from pgax.training.records import make_samples
+from pgax.training.rollout import Sampler, rollout_metrics, score
+from pgax.types import Example
+from tests import tiny
+
+TOKENIZER = byte_tokenizer()
+EXAMPLES = [Example(f"{i}+1=", str(i + 1)) for i in range(4)]
+COLLATE = CollatePrompts(TOKENIZER, 5)
+PROMPTS, ROLLOUT = COLLATE(EXAMPLES), tiny.rollout()
+
+
+def test_reward_function_sees_its_own_completion():
+  seen = []
+
+  def reward(prompt, completion, ground_truth):
+    seen.append((prompt, completion, ground_truth))
+    return {"reward": len(seen), "half": len(seen) / 2}
+
+  scores = score(reward, TOKENIZER, PROMPTS, ROLLOUT)
+  np.testing.assert_array_equal(scores.rewards, np.arange(1, 17).reshape(4, 4))
+  assert scores.rewards.dtype == np.float32 and scores.parts == {"half": 4.25}
+  assert [p for p, _, _ in seen] == [e.prompt for e in EXAMPLES for _ in range(4)]
+  assert [t for _, t, _ in seen] == [text for group in scores.texts for text in group]
+  for (n, k), text in np.ndenumerate(np.array(scores.texts, dtype=object)):
+    ids = np.asarray(ROLLOUT.tokens)[n, k][np.asarray(ROLLOUT.mask)[n, k]]
+    assert text == TOKENIZER.decode(ids, skip_special_tokens=True)
+
+
+def test_what_is_not_finite_is_unscorable_and_not_zero():
+  values = iter([1.0, np.nan, 0.0, np.inf] + [0.5] * 4 + [np.nan] * 4 + [0.0, 0.0, 0.0, 1.0])
+  scores = score(lambda *_: {"reward": next(values)}, TOKENIZER, PROMPTS, ROLLOUT)
+  assert scores.valid.sum() == 10 and np.all(np.isfinite(scores.rewards))
+  told = rollout_metrics(ROLLOUT, scores)
+  assert told["reward/mean"] == pytest.approx(4 / 10)
+  assert told["reward/unscorable"] == pytest.approx(6 / 16)
+  assert told["groups/zero_variance"] == pytest.approx(2 / 4)  # all equal, all unscorable
+  assert told["length/mean"] == pytest.approx(np.asarray(ROLLOUT.mask).sum(-1).mean())
+  assert told["tokens/generated"] == np.asarray(ROLLOUT.mask).sum()
+  assert told["length/truncated"] == pytest.approx(1 - np.asarray(ROLLOUT.finished).mean())
+
+
+def test_reward_must_be_among_the_scores():
+  with pytest.raises(ValueError, match=r"returned the scores \['accuracy'\]; 'reward' must"):
+    score(lambda *_: {"accuracy": 1.0}, TOKENIZER, PROMPTS, ROLLOUT)
+
+
+def test_samples_are_aligned():
+  scores = score(final_answer, TOKENIZER, PROMPTS, ROLLOUT)
+  samples = make_samples(TOKENIZER, PROMPTS, ROLLOUT, scores, ROLLOUT.logp * 2, limit=6)
+  assert len(samples) == 6
+  for index, sample in enumerate(samples):
+    n, k = divmod(index, 4)
+    real = np.asarray(ROLLOUT.mask)[n, k]
+    assert sample.prompt == EXAMPLES[n].prompt and len(sample.tokens) == real.sum()
+    np.testing.assert_allclose(sample.logp, ROLLOUT.logp[n, k][real], atol=1e-4)
+    np.testing.assert_allclose(sample.advantages, 2 * ROLLOUT.logp[n, k][real], atol=1e-4)
+
+
+def test_evaluation_counts_every_problem_once():
+  sampler = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), max_tokens=4)
+  seen = []
+
+  def reward(prompt, completion, ground_truth):
+    seen.append(prompt)
+    if prompt == "6+1=":
+      return {"reward": float("nan"), "part": 1.0}
+    return {"reward": float(prompt < "2"), "part": 2.0}
+
+  problems = [Example(f"{i}+1=", str(i + 1)) for i in range(7)]
+  found = evaluate(sampler, tiny.params(), problems, COLLATE, reward, batch_size=3)
+  assert seen == [e.prompt for e in problems]  # fillers of the last batch are not scored
+  assert found.accuracy == pytest.approx(2 / 6) and found.problems == 7
+  assert found.parts["part"] == pytest.approx(13 / 7)
+  assert len(found.samples) == 7 and found.samples[6].reward is None
+  again = evaluate(sampler, tiny.params(), problems, COLLATE, reward, batch_size=7)
+  assert [s.completion for s in again.samples] == [s.completion for s in found.samples]
+
+
+def test_sampler_is_greedy_at_zero():
+  sampler = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), max_tokens=4)
+  one, two = (
+    sampler(tiny.params(), PROMPTS, jax.random.key(k), temperature=0.0, group=2)
+    for k in (0, 1)
+  )
+  np.testing.assert_array_equal(one.tokens, two.tokens)
