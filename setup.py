@@ -34,7 +34,7 @@ setup(
     "optax>=0.2.6,<0.3",
     "orbax-checkpoint>=0.11.20,<0.13",
     "tensorboardX>=2.6,<3",
-    "tensorflow-datasets>=4.9.8,<5",  # for its data sources; TensorFlow itself is not needed
+    "tensorflow-datasets>=4.9.8,<5",  # for its data sources, without TensorFlow
     "tokenizers>=0.22,<1",
     "tqdm>=4.66,<5",
     "transformers>=5.0,<6",

@@ -85,7 +85,9 @@ def freeze(config: ConfigDict) -> RunConfig:
   """
   try:
     values = {
-      name: _call(value, name) if isinstance(value, Mapping) and _FUNCTION in value else value
+      name: _call(value, name)
+      if isinstance(value, Mapping) and _FUNCTION in value
+      else value
       for name, value in config.to_dict().items()
     }
     return _build(RunConfig, values, "config")
@@ -148,17 +150,11 @@ def from_json(saved: Mapping[str, Any]) -> ConfigDict:
   Raises:
     UserError: if a function that it names is not there.
   """
-  config = ConfigDict(dict(saved))
   try:
-    config.reward = _function(saved["reward"])
+    values = dict(saved) | {"reward": pkgutil.resolve_name(saved["reward"])}
     for name in ("task", "algorithm"):
-      config[name] = ConfigDict(dict(saved[name]))
-      with config[name].ignore_type():
-        config[name][_FUNCTION] = _function(saved[name][_FUNCTION])
+      function = pkgutil.resolve_name(saved[name][_FUNCTION])
+      values[name] = saved[name] | {_FUNCTION: function}
   except (KeyError, TypeError, AttributeError, ImportError, ValueError) as error:
     raise UserError(f"the saved configuration can't be used: {error}") from None
-  return config
-
-
-def _function(name: str) -> Callable:
-  return pkgutil.resolve_name(name)
+  return ConfigDict(values)

@@ -1,5 +1,6 @@
 """What every program here shares: flags that explain themselves, and how one ends."""
 
+import itertools
 import runpy
 import sys
 from collections.abc import Callable, Sequence
@@ -15,49 +16,57 @@ CONFIGS = Path(__file__).parent / "configs"
 
 
 def define_config(default: str | None) -> flags.FlagHolder:
-  """The flag `--config`, a file with a function `get_config`, and `--config.key=value`."""
+  """The flag `--config`, a file with a function `get_config`, and `--config.key=value`.
+
+  ml_collections applies overrides as soon as the flag is defined, and meets an unknown key
+  with a traceback; so they are looked at before.
+
+  Args:
+    default: the file to read when `--config` is not given, or None.
+
+  Returns:
+    The holder of the flag.
+  """
+  try:
+    _check_overrides(sys.argv, default)
+  except UserError as error:
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(2)
   return config_flags.DEFINE_config_file(
     "config", default, "File whose get_config() returns the configuration."
   )
 
 
-def run(main: Callable[[], int | None], default_config: str | None = None) -> None:
+def run(main: Callable[[], int | None]) -> None:
   """Runs a program; what the user can mend ends it with a message and status 2.
 
   Args:
     main: takes nothing (flags are parsed by then) and returns the exit status.
-    default_config: what `define_config` was given.
   """
 
   def guarded(argv: Sequence[str]) -> int:
     try:
       if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; settings are given as --name=value")
-      logging.set_verbosity(logging.WARNING)
+        raise UserError(
+          f"unexpected argument {argv[1]!r}; settings are given as --name=value"
+        )
+      logging.set_verbosity(logging.ERROR)
       enable_compilation_cache()
       return main() or 0
     except UserError as error:
       print(f"error: {error}", file=sys.stderr)
       return 2
 
-  def parse(argv: Sequence[str]) -> list[str]:
-    try:
-      _check_overrides(argv, default_config)
-    except UserError as error:
-      print(f"error: {error}", file=sys.stderr)
-      sys.exit(2)
-    return app.parse_flags_with_usage(list(argv))
-
-  app.run(guarded, flags_parser=parse)
+  app.run(guarded)
 
 
-def _check_overrides(argv: Sequence[str], default_config: str | None) -> None:
-  """Names a missing config file and an unknown key before ml_collections meets them."""
+def _check_overrides(argv: Sequence[str], default: str | None) -> None:
+  """Refuses a missing config file, an unknown key, and a key that can't be set here."""
   given = [argument.lstrip("-").partition("=")[::2] for argument in argv[1:]]
   overrides = [name for name, _ in given if name.startswith("config.")]
-  path = dict(given).get("config", default_config)
+  path = dict(given).get("config", default)
   if path == "":  # `--config FILE`, in two words
-    path = dict(zip(argv, argv[1:], strict=False)).get("--config", "")
+    path = dict(itertools.pairwise(argv)).get("--config", "")
   if path is None:
     if overrides:
       raise UserError(f"--{overrides[0]} needs --config=FILE")
@@ -68,13 +77,18 @@ def _check_overrides(argv: Sequence[str], default_config: str | None) -> None:
   make = runpy.run_path(path).get("get_config")
   if make is None:
     raise UserError(f"config file {path} has no function get_config()")
-  config = make()
-  for name in overrides:
-    where, part = "config", config
-    for key in name.split(".")[1:]:
-      if not isinstance(part, ConfigDict) or key not in part:
-        allowed = ", ".join(sorted(part)) if isinstance(part, ConfigDict) else "no keys"
-        raise UserError(f"{where} has no key {key!r}; allowed are {allowed}")
-      where, part = f"{where}.{key}", part[key]
-    if callable(part) or isinstance(part, ConfigDict):
-      raise UserError(f"--{name} can't be set on the command line; copy {path} and edit it")
+  if overrides:
+    config = make()
+    for name in overrides:
+      _check_override(config, name, path)
+
+
+def _check_override(config: ConfigDict, name: str, path: str) -> None:
+  where, part = "config", config
+  for key in name.split(".")[1:]:
+    if not isinstance(part, ConfigDict) or key not in part:
+      allowed = ", ".join(sorted(part)) if isinstance(part, ConfigDict) else "no keys"
+      raise UserError(f"{where} has no key {key!r}; allowed are {allowed}")
+    where, part = f"{where}.{key}", part[key]
+  if callable(part) or isinstance(part, ConfigDict):
+    raise UserError(f"--{name} can't be set on the command line; copy {path} and edit it")

@@ -59,7 +59,9 @@ def main() -> int:
     rollout = sampler(policy.params, batch, draw_key, _TEMPERATURE.value, _GROUP.value)
     tokens, mask, logp = jax.device_get((rollout.tokens, rollout.mask, rollout.logp))
     texts = completion_texts(policy.tokenizer, tokens[:1], mask[:1])[0]
-    for text, total, length in zip(texts, np.sum(logp[0], -1), mask[0].sum(-1), strict=True):
+    for text, total, length in zip(
+      texts, np.sum(logp[0], -1), mask[0].sum(-1), strict=True
+    ):
       print(f"log-prob {total:8.3f} over {length} tokens: {text}", flush=True)
   return status
 

@@ -17,8 +17,7 @@ from pgax.training import train
 from pgax.training.metrics import read_lines
 from pgax.training.workdir import open_workdir
 
-_DEFAULT = str(program.CONFIGS / "grpo.py")
-_CONFIG = program.define_config(_DEFAULT)
+_CONFIG = program.define_config(str(program.CONFIGS / "grpo.py"))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _SHOWN = 4
 
@@ -61,4 +60,4 @@ def _tell(rows: list[dict], samples: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-  program.run(main, _DEFAULT)
+  program.run(main)

@@ -20,7 +20,13 @@ from pgax.training import (
 from pgax.types import Rollout
 
 CONFIG = DecoderConfig(
-  vocab_size=260, num_layers=2, embed_dim=32, num_heads=4, num_kv_heads=2, head_dim=8, mlp_dim=48
+  vocab_size=260,
+  num_layers=2,
+  embed_dim=32,
+  num_heads=4,
+  num_kv_heads=2,
+  head_dim=8,
+  mlp_dim=48,
 )
 MODEL = Decoder(CONFIG)
 
@@ -60,23 +66,23 @@ def rewards(n: int = 4, group: int = 4, seed: int = 0):
 
 def run_config(**changes) -> RunConfig:
   """A run that takes seconds: one-digit sums, a handful of steps."""
-  settings = dict(
-    name="tiny",
-    task=addition(digits=1, forget_carry=0.5),
-    reward=final_answer,
-    algorithm=algorithms.grpo(),
-    model=CONFIG,
-    sampling=SamplingConfig(prompts=4, group=4, max_prompt_tokens=5, max_tokens=16),
-    optimizer=OptimizerConfig(warmup_steps=2),
-    warm_start=WarmStartConfig(
+  settings = {
+    "name": "tiny",
+    "task": addition(digits=1, forget_carry=0.5),
+    "reward": final_answer,
+    "algorithm": algorithms.grpo(),
+    "model": CONFIG,
+    "sampling": SamplingConfig(prompts=4, group=4, max_prompt_tokens=5, max_tokens=16),
+    "optimizer": OptimizerConfig(warmup_steps=2),
+    "warm_start": WarmStartConfig(
       steps=6,
       batch_size=4,
       optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=2, decay_steps=6),
     ),
-    steps=5,
-    eval_every=2,
-    eval_problems=6,
-    checkpoint_every=2,
-    samples_every=2,
-  )
+    "steps": 5,
+    "eval_every": 2,
+    "eval_problems": 6,
+    "checkpoint_every": 2,
+    "samples_every": 2,
+  }
   return RunConfig(**(settings | changes))

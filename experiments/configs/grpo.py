@@ -1,17 +1,18 @@
-"""GRPO on three-digit additions (arXiv 2402.03300; the default job).
+"""GRPO (arXiv 2402.03300) on three-digit additions: the default job.
 
-Command: `python -m experiments.train --config=experiments/configs/grpo.py --workdir=runs/grpo`
+Command:
+  python -m experiments.train --config=experiments/configs/grpo.py --workdir=runs/grpo
 Time: TIME.
 Expect: SCORE.
 """
 
 from ml_collections import ConfigDict
 
-from experiments.configs import arithmetic
+from experiments.configs import _arithmetic
 from experiments.configuration import entry
 from pgax import algorithms
 
 
 def get_config() -> ConfigDict:
   """The config, as absl's `--config` wants it."""
-  return arithmetic.get_config("grpo", entry(algorithms.grpo))
+  return _arithmetic.get_config("grpo", entry(algorithms.grpo))

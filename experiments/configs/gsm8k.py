@@ -1,11 +1,12 @@
 """GRPO on grade-school maths (GSM8K, arXiv 2110.14168): real text through every part.
 
-Command: `python -m experiments.train --config=experiments/configs/gsm8k.py --workdir=runs/gsm8k`
+Command:
+  python -m experiments.train --config=experiments/configs/gsm8k.py --workdir=runs/gsm8k
 Time: TIME.
-Expect: 0 %. The default model has 0.1 M parameters and reads bytes; it solves none of
-these problems. The config shows that long prompts of many lengths, answers behind `####`
-and the report work. Without other files it reads the excerpt kept for the tests; give the
-whole by `--config.task.train_path` and `--config.task.held_out_path`.
+Expect: 0 %. The default model has 0.1 M parameters and reads bytes; it solves none of these
+problems. The config shows that long prompts of many lengths, answers behind `####` and the
+report work. Without other files it reads the excerpt kept for the tests; give the whole by
+`--config.task.train_path` and `--config.task.held_out_path`.
 """
 
 from ml_collections import ConfigDict

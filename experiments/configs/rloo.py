@@ -1,17 +1,18 @@
-"""RLOO on three-digit additions (arXiv 2402.14740; KL penalty inside the reward).
+"""RLOO (arXiv 2402.14740) on three-digit additions, its KL penalty inside the reward.
 
-Command: `python -m experiments.train --config=experiments/configs/rloo.py --workdir=runs/rloo`
+Command:
+  python -m experiments.train --config=experiments/configs/rloo.py --workdir=runs/rloo
 Time: TIME.
 Expect: SCORE.
 """
 
 from ml_collections import ConfigDict
 
-from experiments.configs import arithmetic
+from experiments.configs import _arithmetic
 from experiments.configuration import entry
 from pgax import algorithms
 
 
 def get_config() -> ConfigDict:
   """The config, as absl's `--config` wants it."""
-  return arithmetic.get_config("rloo", entry(algorithms.rloo))
+  return _arithmetic.get_config("rloo", entry(algorithms.rloo))

@@ -24,9 +24,7 @@ class KLPenalty:
 
   def __post_init__(self):
     if self.placement not in ("reward", "loss"):
-      raise ValueError(
-        f"placement is {self.placement!r}; allowed are 'reward' and 'loss'"
-      )
+      raise ValueError(f"placement is {self.placement!r}; allowed are 'reward' and 'loss'")
 
 
 @dataclasses.dataclass(frozen=True)

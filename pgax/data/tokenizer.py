@@ -57,9 +57,7 @@ def encode_completion(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int
 
 def decode(tokenizer: PreTrainedTokenizerFast, ids: Sequence[int]) -> str:
   """Text of ids, special tokens left out."""
-  return tokenizer.decode(
-    ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-  )
+  return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
 def token_text(tokenizer: PreTrainedTokenizerFast, token: int) -> str:

@@ -64,8 +64,12 @@ class Attention(nn.Module):
 
   def setup(self):
     c = self.config
-    init = nn.initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=0, out_axis=(1, 2))
-    out = nn.initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=(0, 1), out_axis=2)
+    init = nn.initializers.variance_scaling(
+      1.0, "fan_in", "normal", in_axis=0, out_axis=(1, 2)
+    )
+    out = nn.initializers.variance_scaling(
+      1.0, "fan_in", "normal", in_axis=(0, 1), out_axis=2
+    )
     q_shape = (c.embed_dim, c.num_heads, c.head_dim)
     kv_shape = (c.embed_dim, c.num_kv_heads, c.head_dim)
     part = nn.with_logical_partitioning

@@ -39,9 +39,7 @@ def masked_sum(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None)
   return jnp.sum(select(jnp.asarray(x, jnp.float32), mask), axis=axis)
 
 
-def masked_mean(
-  x: Array, mask: Array, axis: int | tuple[int, ...] | None = None
-) -> Array:
+def masked_mean(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None) -> Array:
   """Mean over entries where the mask is 1, in float32.
 
   Args:

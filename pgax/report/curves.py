@@ -8,7 +8,11 @@ from matplotlib.figure import Figure
 
 # Panel title, unit of its axis, and the metrics drawn in it with their labels.
 PANELS = (
-  ("accuracy", "fraction", {"eval/accuracy": "held out, greedy", "reward/mean": "reward"}),
+  (
+    "accuracy",
+    "fraction",
+    {"eval/accuracy": "held out, greedy", "reward/mean": "reward"},
+  ),
   ("entropy", "nats per token", {"entropy": ""}),
   ("KL to the reference", "nats per token", {"kl/ref": ""}),
   ("gradient norm", "before clipping", {"grad_norm": ""}),
@@ -47,9 +51,7 @@ def draw_curves(rows: Sequence[Mapping], title: str) -> Figure:
   figure = Figure(figsize=(13, 6), layout="constrained")
   FigureCanvasAgg(figure)
   figure.suptitle(title)
-  for axes, (name, unit, metrics) in zip(
-    figure.subplots(2, 4).flat, PANELS, strict=True
-  ):
+  for axes, (name, unit, metrics) in zip(figure.subplots(2, 4).flat, PANELS, strict=True):
     for metric, label in metrics.items():
       steps, values = series(rows, metric)
       sparse = len(steps) < len(rows)

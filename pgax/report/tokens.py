@@ -19,7 +19,7 @@ def advantage_colour(advantage: float, scale: float) -> str:
 
 def logp_colour(logp: float) -> str:
   """The bluer the less likely, full at a log-probability of -3; a CSS colour."""
-  return _tint(_UNLIKELY, 0.75 * -logp / _NATS_AT_FULL)
+  return _tint(_UNLIKELY, abs(logp) / _NATS_AT_FULL)
 
 
 def completion_html(sample: Mapping) -> str:

@@ -64,9 +64,7 @@ def sample(
   chex.assert_equal_shape([prompt_tokens, prompt_mask])
   n = prompt_tokens.shape[0]
   shape = (n, group, max_tokens)
-  hidden, cache = read_prompts(
-    model, params, prompt_tokens, prompt_mask, group, max_tokens
-  )
+  hidden, cache = read_prompts(model, params, prompt_tokens, prompt_mask, group, max_tokens)
   logits = model.apply(params, hidden[:, :, 0], method=model.unembed)
   prompt_lengths = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)[:, None]
 

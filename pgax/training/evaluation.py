@@ -8,8 +8,8 @@ import numpy as np
 
 from pgax.data.prompts import CollatePrompts
 from pgax.training.records import Sample, make_samples
-from pgax.training.rollout import Sampler, score
-from pgax.types import Example, PyTree, RewardFn
+from pgax.training.rollout import Sampler, finite_mean, score
+from pgax.types import Example, PyTree, RewardFn, Rollout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ def evaluate(
     # Greedy decoding draws nothing, so the key plays no part.
     rollout = sampler(params, batch, jax.random.key(0), temperature=0.0, group=1)
     real = dataclasses.replace(batch, examples=tuple(some))
-    kept = jax.tree.map(lambda x, n=len(some): x[:n], jax.device_get(rollout))
+    kept = first(jax.device_get(rollout), len(some))
     scores = score(reward, sampler.tokenizer, real, kept)
     rewards.append(scores.rewards)
     valid.append(scores.valid)
@@ -71,13 +71,19 @@ def evaluate(
     wanted = num_samples - len(samples)
     samples += make_samples(sampler.tokenizer, real, kept, scores, limit=wanted)
   rewards, valid = np.concatenate(rewards), np.concatenate(valid)
-  sizes = [len(x) for x in finished]
+  names = sorted({name for some in parts for name in some})
   return Evaluation(
     accuracy=float(rewards[valid].mean()) if valid.any() else float("nan"),
     parts={
-      name: float(np.average([p[name] for p in parts], weights=sizes)) for name in parts[0]
+      name: finite_mean(np.concatenate([some[name] for some in parts if name in some]))
+      for name in names
     },
     truncated=float(1 - np.concatenate(finished).mean()),
     problems=len(examples),
     samples=samples,
   )
+
+
+def first(rollout: Rollout, count: int) -> Rollout:
+  """The completions of the first `count` prompts."""
+  return jax.tree.map(lambda x: x[:count], rollout)

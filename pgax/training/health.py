@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 
-class Diverged(FloatingPointError):
+class DivergedError(FloatingPointError):
   """The update was not finite; nothing computed from here on can be trusted."""
 
 
@@ -16,13 +16,13 @@ def check_finite(step: int, metrics: Mapping[str, float]) -> None:
     metrics: of its update.
 
   Raises:
-    Diverged: naming the step and every number that is not finite.
+    DivergedError: naming the step and every number that is not finite.
   """
   bad = {name: metrics[name] for name in ("loss", "grad_norm") if name in metrics}
   bad = {name: value for name, value in bad.items() if not math.isfinite(value)}
   if bad:
     told = " and ".join(f"{name} is {value}" for name, value in bad.items())
-    raise Diverged(
+    raise DivergedError(
       f"{told} at step {step}; the last checkpoint is from before it. Lower the learning "
       "rate, or look at the last rows of samples.jsonl"
     )

@@ -52,7 +52,7 @@ def train(
 
   Raises:
     UserError: if the configuration can't be run, before anything is compiled.
-    Diverged: if an update is not finite.
+    DivergedError: if an update is not finite.
   """
   run = Run(config, tokenizer, workdir)
   state = run.start()

@@ -34,7 +34,12 @@ class Sampler:
   max_tokens: int
 
   def __call__(
-    self, params: PyTree, prompts: PromptBatch, key: Array, temperature: float, group: int
+    self,
+    params: PyTree,
+    prompts: PromptBatch,
+    key: Array,
+    temperature: float,
+    group: int,
   ) -> Rollout:
     """Draws `group` completions of every prompt; temperature 0 is greedy."""
     spread = batch_sharding(self.mesh)
@@ -63,13 +68,13 @@ class Scores:
     texts: `N` lists of `G` completions.
     rewards: `[N, G]` float32, 0 where not valid.
     valid: `[N, G]` bool, false where the reward was not finite: unscorable.
-    parts: mean of every other score, by its name.
+    parts: every other score by its name, `[N, G]` float32, nan where it was not told.
   """
 
   texts: list[list[str]]
   rewards: np.ndarray
   valid: np.ndarray
-  parts: dict[str, float]
+  parts: dict[str, np.ndarray]
 
 
 def completion_texts(
@@ -114,14 +119,23 @@ def score(
           "must be among them"
         )
       rows.append(scores)
-  rewards = np.asarray([row["reward"] for row in rows], np.float32).reshape(mask.shape[:2])
+
+  def told(name: str) -> np.ndarray:
+    values = [row.get(name, math.nan) for row in rows]
+    return np.asarray(values, np.float32).reshape(mask.shape[:2])
+
+  rewards = told("reward")
   valid = np.isfinite(rewards)
-  names = sorted({name for row in rows for name in row} - {"reward"})
-  parts = {}
-  for name in names:
-    told = [row[name] for row in rows if math.isfinite(row.get(name, math.nan))]
-    parts[name] = float(np.mean(told)) if told else math.nan
-  return Scores(texts, np.where(valid, rewards, 0.0).astype(np.float32), valid, parts)
+  parts = {
+    name: told(name) for name in sorted({n for row in rows for n in row} - {"reward"})
+  }
+  return Scores(texts, np.where(valid, rewards, np.float32(0)), valid, parts)
+
+
+def finite_mean(values: np.ndarray) -> float:
+  """Mean of what is finite; nan if nothing is."""
+  finite = values[np.isfinite(values)]
+  return float(finite.mean()) if finite.size else math.nan
 
 
 def rollout_metrics(rollout: Rollout, scores: Scores) -> dict[str, float]:
@@ -150,7 +164,7 @@ def rollout_metrics(rollout: Rollout, scores: Scores) -> dict[str, float]:
   }
   metrics = {name: float(value) for name, value in metrics.items()}
   metrics["tokens/generated"] = int(mask.sum())
-  return metrics | {f"reward/{name}": value for name, value in scores.parts.items()}
+  return metrics | {f"reward/{name}": finite_mean(x) for name, x in scores.parts.items()}
 
 
 class Stopwatch:

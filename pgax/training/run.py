@@ -105,9 +105,7 @@ class Run:
     prompts = next(self.iterators["reinforce"])
     key, _ = step_keys(state.key, state.step)
     sampling = self.config.sampling
-    rollout = self.sampler(
-      state.params, prompts, key, sampling.temperature, sampling.group
-    )
+    rollout = self.sampler(state.params, prompts, key, sampling.temperature, sampling.group)
     times = {"time/rollout": watch.lap(rollout)}
     scores = score(self.config.reward, self.tokenizer, prompts, rollout)
     times["time/reward"] = watch.lap()

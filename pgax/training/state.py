@@ -92,9 +92,7 @@ def state_shardings(
   Returns:
     A `TrainState` of `NamedSharding`s.
   """
-  make = functools.partial(
-    _fresh, model=model, algorithm=algorithm, optimizer=optimizer
-  )
+  make = functools.partial(_fresh, model=model, algorithm=algorithm, optimizer=optimizer)
   abstract = jax.eval_shape(make, jax.random.key(0))
   everywhere, params = replicated(mesh), param_shardings(model, mesh)
   return TrainState(
@@ -132,9 +130,7 @@ def init_state(
   Returns:
     A `TrainState` at step 0 whose reference is the policy itself.
   """
-  make = functools.partial(
-    _fresh, model=model, algorithm=algorithm, optimizer=optimizer
-  )
+  make = functools.partial(_fresh, model=model, algorithm=algorithm, optimizer=optimizer)
   shardings = state_shardings(model, algorithm, optimizer, mesh)
   return jax.jit(make, out_shardings=shardings)(jax.random.key(seed))
 

@@ -199,7 +199,6 @@ def make_imitation_step(
     A jitted function of the state (donated), prompts `[N, P]` with their mask and
     solutions `[N, T]` with theirs, to the next state and its metrics.
   """
-
   out_shardings = None if shardings is None else (shardings, None)
 
   @functools.partial(jax.jit, donate_argnums=0, out_shardings=out_shardings)

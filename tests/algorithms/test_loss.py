@@ -33,9 +33,9 @@ def test_grpo_is_the_sum_of_its_formula():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_parts_add_up(preset):
   batch = _batch(preset())
-  whole = jax.value_and_grad(
-    lambda logp: algorithms.loss(preset(), logp, batch, 0.04)[0]
-  )(LOGP)
+  whole = jax.value_and_grad(lambda logp: algorithms.loss(preset(), logp, batch, 0.04)[0])(
+    LOGP
+  )
   values, gradients = [], []
   for part in (slice(0, 1), slice(1, 4)):
     some = jax.tree.map(lambda x, part=part: x[part], batch)
@@ -74,7 +74,13 @@ def test_order_of_prompts_and_of_the_group_changes_nothing(preset):
   }
   moved = moved.replace(**grouped)
   shuffled = algorithms.prepare(
-    preset(), moved, REWARDS[order][:, within], VALID, moved.logp, REF[order][:, within], 0.04
+    preset(),
+    moved,
+    REWARDS[order][:, within],
+    VALID,
+    moved.logp,
+    REF[order][:, within],
+    0.04,
   )
   crooked, _ = algorithms.loss(preset(), LOGP[order][:, within], shuffled, 0.04)
   assert crooked == pytest.approx(float(straight), rel=1e-5, abs=1e-6)

@@ -54,7 +54,13 @@ def test_unscorable_and_padding_hold_anything(preset):
   clean = algorithms.prepare(preset(), ROLLOUT, REWARDS, valid, LOGP, REF, 0.1)
   poison = np.where(np.asarray(ROLLOUT.mask) & valid[..., None], 0, np.nan)
   dirty = algorithms.prepare(
-    preset(), ROLLOUT, np.where(valid, REWARDS, np.nan), valid, LOGP + poison, REF + poison, 0.1
+    preset(),
+    ROLLOUT,
+    np.where(valid, REWARDS, np.nan),
+    valid,
+    LOGP + poison,
+    REF + poison,
+    0.1,
   )
   for ours, theirs in zip(jax.tree.leaves(dirty), jax.tree.leaves(clean), strict=True):
     np.testing.assert_array_equal(ours, theirs)
@@ -65,8 +71,8 @@ def test_unscorable_and_padding_hold_anything(preset):
 def test_shapes_are_checked():
   with pytest.raises(AssertionError):
     algorithms.prepare(algorithms.grpo(), ROLLOUT, REWARDS[:2], VALID, LOGP, REF)
+  alone = jax.tree.map(lambda x: x[:, :1] if x.ndim == 3 else x, ROLLOUT)
   with pytest.raises(ValueError, match="group size is 1"):
-    alone = jax.tree.map(lambda x: x[:, :1] if x.ndim == 3 else x, ROLLOUT)
     algorithms.prepare(
       algorithms.rloo(), alone, REWARDS[:, :1], VALID[:, :1], LOGP[:, :1], REF[:, :1]
     )

@@ -34,4 +34,8 @@ def test_saved_with_a_run(tmp_path):
 
 def test_token_text():
   assert token_text(TOKENIZER, TOKENIZER.eos_token_id) == "<eos>"
-  assert [token_text(TOKENIZER, i) for i in encode(TOKENIZER, "1 =")[1:]] == ["1", " ", "="]
+  assert [token_text(TOKENIZER, i) for i in encode(TOKENIZER, "1 =")[1:]] == [
+    "1",
+    " ",
+    "=",
+  ]

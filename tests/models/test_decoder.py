@@ -51,7 +51,12 @@ def test_shared_prefix_is_exact(whole):
   expected, _ = jax.jit(tiny.MODEL.apply)(tiny.params(), full, POSITIONS)
   mask = np.ones((2, 3), bool)
   found = completion_logits(
-    tiny.MODEL, tiny.params(), full[:, 0, :3], mask, full[..., 3:], np.ones((2, 3, 4), bool)
+    tiny.MODEL,
+    tiny.params(),
+    full[:, 0, :3],
+    mask,
+    full[..., 3:],
+    np.ones((2, 3, 4), bool),
   )
   np.testing.assert_allclose(found, expected[:, :, 2:6], atol=1e-5)
 
@@ -78,9 +83,7 @@ def test_padding_anywhere_changes_nothing(side):
   tokens = np.pad(rollout.prompt_tokens, columns, constant_values=200)
   mask = np.pad(rollout.prompt_mask, columns)
   poisoned = np.where(rollout.mask, rollout.tokens, 99)
-  found = completion_logits(
-    tiny.MODEL, tiny.params(), tokens, mask, poisoned, rollout.mask
-  )
+  found = completion_logits(tiny.MODEL, tiny.params(), tokens, mask, poisoned, rollout.mask)
   real = np.asarray(rollout.mask)
   np.testing.assert_allclose(found[real], plain[real], atol=1e-5)
 

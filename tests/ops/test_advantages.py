@@ -50,7 +50,9 @@ def test_matches_reference(r, valid, ddof, eps):
       ours, references.group(r, valid, formula), rtol=1e-4, atol=2e-5
     )
   # Standardising magnifies rounding where the deviation is tiny, so ask for a real one.
-  spread = np.array([np.ptp(row[ok]) if ok.any() else 0 for row, ok in zip(r, valid, strict=True)])
+  spread = np.array(
+    [np.ptp(row[ok]) if ok.any() else 0 for row, ok in zip(r, valid, strict=True)]
+  )
   told = (spread == 0) | (spread > 1e-2)
   ours = advantages.grpo(poisoned, valid, ddof, eps)
   plain = references.group(r, valid, lambda v: references.grpo(v, ddof, eps))

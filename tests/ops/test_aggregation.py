@@ -32,7 +32,9 @@ def test_worked_gradients():
   fixed = np.asarray(aggregation.fixed_length(mask, 7))
   np.testing.assert_allclose(2 * fixed[mask], 0.1429, atol=1e-4)
   np.testing.assert_allclose((2 * 2 * fixed * mask).sum(-1), [1.1429, 2], atol=1e-4)
-  np.testing.assert_allclose(np.asarray(aggregation.token_mean(mask))[mask], 0.0909, atol=1e-4)
+  np.testing.assert_allclose(
+    np.asarray(aggregation.token_mean(mask))[mask], 0.0909, atol=1e-4
+  )
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)

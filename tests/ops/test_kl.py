@@ -51,7 +51,9 @@ def test_expected_gradients():
   assert not np.allclose(gradient(kl.k3), jax.grad(_true_kl)(logits), rtol=1e-2)
 
 
-@pytest.mark.parametrize(("mean", "k1_ratio", "k3_ratio"), [(0.1, 20, 1.417), (1, 2, 1.695)])
+@pytest.mark.parametrize(
+  ("mean", "k1_ratio", "k3_ratio"), [(0.1, 20, 1.417), (1, 2, 1.695)]
+)
 def test_spread_on_gaussians(mean, k1_ratio, k3_ratio):
   # Integrate over N(0, 1), the policy; the reference is N(mean, 1).
   x = np.linspace(-9, 9, 20001)
@@ -70,9 +72,7 @@ def test_matches_reference(logp, ref_logp):
   d = ref_logp.astype(np.float64) - logp
   np.testing.assert_allclose(kl.k1(logp, ref_logp), -d, rtol=1e-5, atol=1e-6)
   np.testing.assert_allclose(kl.k2(logp, ref_logp), d**2 / 2, rtol=1e-5, atol=1e-6)
-  np.testing.assert_allclose(
-    kl.k3(logp, ref_logp), np.exp(d) - d - 1, rtol=1e-4, atol=1e-6
-  )
+  np.testing.assert_allclose(kl.k3(logp, ref_logp), np.exp(d) - d - 1, rtol=1e-4, atol=1e-6)
   assert np.all(np.asarray(kl.k3(logp, ref_logp)) >= 0)
 
 

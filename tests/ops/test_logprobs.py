@@ -27,9 +27,9 @@ def test_matches_reference(logits, temperature):
 
 def test_entropy_of_forbidden_tokens():
   logits = jnp.array([0.0, 0.0, -jnp.inf])
-  value, gradient = jax.value_and_grad(
-    lambda x: logprobs.entropy(logprobs.log_softmax(x))
-  )(logits)
+  value, gradient = jax.value_and_grad(lambda x: logprobs.entropy(logprobs.log_softmax(x)))(
+    logits
+  )
   assert value == pytest.approx(np.log(2))
   assert np.all(np.isfinite(gradient[:2]))
 

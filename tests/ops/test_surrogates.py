@@ -40,7 +40,9 @@ def test_clipped_matches_reference(logp, old_logp, advantages, bounds):
   ratio = np.exp(logp.astype(np.float64) - old_logp)
   corners = [1 - low, 1 + high] + ([dual] if dual else [])
   smooth = np.all([np.abs(ratio - c) > 1e-4 for c in corners], axis=0)
-  np.testing.assert_allclose(_slope(ours, logp)[smooth], slope[smooth], rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(
+    _slope(ours, logp)[smooth], slope[smooth], rtol=1e-4, atol=1e-5
+  )
   acts = np.asarray(ours(logp).clipped)
   assert np.all(np.asarray(_slope(ours, logp))[acts] == 0)
 
@@ -89,9 +91,7 @@ def test_at_ratio_one_it_is_the_policy_gradient(logp, advantages):
 @pytest.mark.parametrize("dual_clip", [None, 3.0])
 def test_extreme_log_ratios_are_finite(gap, advantage, dual_clip):
   def ours(x):
-    return surrogates.clipped(
-      x, jnp.zeros(1), jnp.array([advantage]), dual_clip=dual_clip
-    )
+    return surrogates.clipped(x, jnp.zeros(1), jnp.array([advantage]), dual_clip=dual_clip)
 
   assert np.isfinite(ours(jnp.array([gap])).loss[0])
   assert np.isfinite(_slope(ours, jnp.array([gap]))[0])

@@ -51,7 +51,11 @@ def test_any_text_gets_a_score(text):
 
 
 def test_no_answer_has_no_format():
-  assert final_answer("1+1=", "2", "2") == {"reward": 0.0, "accuracy": 0.0, "format": 0.0}
+  assert final_answer("1+1=", "2", "2") == {
+    "reward": 0.0,
+    "accuracy": 0.0,
+    "format": 0.0,
+  }
 
 
 @pytest.mark.parametrize("truth", ["", "x", "1/2"])

@@ -40,7 +40,9 @@ def test_the_same_bits_come_back(tmp_path):
   like = _state(seed=0)
   restored, positions = again.restore(like)
   assert positions == POSITIONS
-  for ours, theirs, shape in zip(*map(jax.tree.leaves, (restored, state, like)), strict=True):
+  for ours, theirs, shape in zip(
+    *map(jax.tree.leaves, (restored, state, like)), strict=True
+  ):
     np.testing.assert_array_equal(words(ours), words(theirs))
     assert ours.dtype == theirs.dtype and ours.sharding == shape.sharding
   np.testing.assert_array_equal(
@@ -52,7 +54,10 @@ def test_the_last_few_stay(tmp_path):
   checkpoints = Checkpoints(tmp_path, keep=2)
   for step in (1, 2, 3):
     checkpoints.save(_state().replace(step=jax.numpy.int32(step)), POSITIONS)
-  assert sorted(int(p.name) for p in (tmp_path / "checkpoints").glob("[0-9]*")) == [2, 3]
+  assert sorted(int(p.name) for p in (tmp_path / "checkpoints").glob("[0-9]*")) == [
+    2,
+    3,
+  ]
 
 
 def test_none_there(tmp_path):

@@ -26,7 +26,12 @@ def test_rows_past_the_checkpoint_are_dropped(tmp_path):
   log.metrics(3, {"loss": 30.0})
   log.close()
   rows = read_lines(tmp_path / "metrics.jsonl")
-  assert [(row["step"], row["loss"]) for row in rows] == [(0, 0), (1, 1), (2, 2), (3, 30)]
+  assert [(row["step"], row["loss"]) for row in rows] == [
+    (0, 0),
+    (1, 1),
+    (2, 2),
+    (3, 30),
+  ]
   assert [row["step"] for row in read_lines(tmp_path / "samples.jsonl")] == [0, 1, 2]
 
 
@@ -58,7 +63,10 @@ def test_a_folder_is_made_and_recognised(tmp_path):
     (CONFIG | {"name": "y"}, "name is 'y', but the run in .* has 'x'"),
     (CONFIG | {"model": {"num_layers": 3}}, "model.num_layers is 3, but .* has 2"),
     (CONFIG | {"extra": 1}, "extra is 1, but .* has absent"),
-    ({"name": "x", "steps": 5, "model": {}}, "model.num_layers is absent, but .* has 2"),
+    (
+      {"name": "x", "steps": 5, "model": {}},
+      "model.num_layers is absent, but .* has 2",
+    ),
   ],
 )
 def test_another_configuration_is_refused(tmp_path, config, told):

@@ -10,7 +10,7 @@ import pytest
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.training import train
-from pgax.training.health import Diverged, check_finite
+from pgax.training.health import DivergedError, check_finite
 from pgax.training.metrics import Log, read_lines
 from pgax.training.run import Run
 from tests import tiny
@@ -71,7 +71,11 @@ def test_files_of_a_run(whole):
     assert ("eval/accuracy" in row) == (row["step"] in (2, 4, 5))
   samples = read_lines(workdir / "samples.jsonl")
   assert {(s["split"], s["step"]) for s in samples} == {
-    ("held_out", 0), ("train", 2), ("train", 4), ("train", 5), ("held_out", 5)
+    ("held_out", 0),
+    ("train", 2),
+    ("train", 4),
+    ("train", 5),
+    ("held_out", 5),
   }
   for sample in samples:
     assert len(sample["tokens"]) == len(sample["logp"]) <= 16
@@ -118,7 +122,9 @@ def test_died_between_checkpoints(whole, tmp_path, monkeypatch):
     run(tmp_path)
   assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0, 1, 2, 3]
   assert_same_state(run(tmp_path).state, whole[0].state)
-  assert without_times(tmp_path / "metrics.jsonl") == without_times(whole[1] / "metrics.jsonl")
+  assert without_times(tmp_path / "metrics.jsonl") == without_times(
+    whole[1] / "metrics.jsonl"
+  )
 
 
 def test_done_is_done_and_can_go_further(whole, tmp_path):
@@ -151,10 +157,10 @@ def test_without_a_warm_start(tmp_path):
 
 
 def test_not_finite_stops_the_run(tmp_path):
-  with pytest.raises(Diverged, match="grad_norm is nan at step 7"):
+  with pytest.raises(DivergedError, match="grad_norm is nan at step 7"):
     check_finite(7, {"loss": 1.0, "grad_norm": float("nan")})
   check_finite(7, {"loss": 1.0, "grad_norm": 2.0})
   wild = tiny.OptimizerConfig(learning_rate=1e38, warmup_steps=0, clip_norm=1e38)
-  with pytest.raises(Diverged, match="at step"):
+  with pytest.raises(DivergedError, match="at step"):
     run(tmp_path, tiny.run_config(optimizer=wild, steps=5))
   assert json.loads(json.dumps(read_lines(tmp_path / "metrics.jsonl")))

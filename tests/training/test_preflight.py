@@ -76,7 +76,9 @@ def test_sizes_are_checked_as_soon_as_they_are_given(changes, told):
 
 
 def test_settings_of_parts():
-  with pytest.raises(ValueError, match=r"temperature is 0\.0; the policy's must be positive"):
+  with pytest.raises(
+    ValueError, match=r"temperature is 0\.0; the policy's must be positive"
+  ):
     SamplingConfig(temperature=0.0)
   with pytest.raises(ValueError, match="group is 0"):
     SamplingConfig(group=0)

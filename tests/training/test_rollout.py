@@ -28,7 +28,9 @@ def test_reward_function_sees_its_own_completion():
 
   scores = score(reward, TOKENIZER, PROMPTS, ROLLOUT)
   np.testing.assert_array_equal(scores.rewards, np.arange(1, 17).reshape(4, 4))
-  assert scores.rewards.dtype == np.float32 and scores.parts == {"half": 4.25}
+  assert scores.rewards.dtype == np.float32
+  np.testing.assert_array_equal(scores.parts["half"], scores.rewards / 2)
+  assert rollout_metrics(ROLLOUT, scores)["reward/half"] == 4.25
   assert [p for p, _, _ in seen] == [e.prompt for e in EXAMPLES for _ in range(4)]
   assert [t for _, t, _ in seen] == [text for group in scores.texts for text in group]
   for (n, k), text in np.ndenumerate(np.array(scores.texts, dtype=object)):
@@ -37,7 +39,9 @@ def test_reward_function_sees_its_own_completion():
 
 
 def test_what_is_not_finite_is_unscorable_and_not_zero():
-  values = iter([1.0, np.nan, 0.0, np.inf] + [0.5] * 4 + [np.nan] * 4 + [0.0, 0.0, 0.0, 1.0])
+  values = iter(
+    [1.0, np.nan, 0.0, np.inf] + [0.5] * 4 + [np.nan] * 4 + [0.0, 0.0, 0.0, 1.0]
+  )
   scores = score(lambda *_: {"reward": next(values)}, TOKENIZER, PROMPTS, ROLLOUT)
   assert scores.valid.sum() == 10 and np.all(np.isfinite(scores.rewards))
   told = rollout_metrics(ROLLOUT, scores)
@@ -50,7 +54,9 @@ def test_what_is_not_finite_is_unscorable_and_not_zero():
 
 
 def test_reward_must_be_among_the_scores():
-  with pytest.raises(ValueError, match=r"returned the scores \['accuracy'\]; 'reward' must"):
+  with pytest.raises(
+    ValueError, match=r"returned the scores \['accuracy'\]; 'reward' must"
+  ):
     score(lambda *_: {"accuracy": 1.0}, TOKENIZER, PROMPTS, ROLLOUT)
 
 

@@ -60,7 +60,11 @@ def test_moments_and_clipping():
   _, state = optimizer.update(
     jax.tree.map(lambda x: 10 * x, params), optimizer.init(params), params
   )
-  (adam,) = [s for s in jax.tree.leaves(state, is_leaf=lambda s: hasattr(s, "mu")) if hasattr(s, "mu")]
+  (adam,) = [
+    s
+    for s in jax.tree.leaves(state, is_leaf=lambda s: hasattr(s, "mu"))
+    if hasattr(s, "mu")
+  ]
   assert adam.mu["a"][0] == pytest.approx(0.1 / np.sqrt(2), rel=1e-5)
   assert adam.nu["b"][0] == pytest.approx(0.2 / 2, rel=1e-5)
 

@@ -12,7 +12,13 @@ from pgax import algorithms, kl
 from pgax.training import OptimizerConfig
 from pgax.training.mesh import make_mesh
 from pgax.training.state import init_state, make_optimizer, state_shardings, step_keys
-from pgax.training.step import join, make_imitation_step, make_train_step, split, token_logp
+from pgax.training.step import (
+  join,
+  make_imitation_step,
+  make_train_step,
+  split,
+  token_logp,
+)
 from tests import tiny
 
 ROLLOUT, (REWARDS, VALID) = tiny.rollout(), tiny.rewards()
@@ -30,7 +36,9 @@ def on_policy(temperature=1.0):
   return ROLLOUT.replace(logp=jnp.where(ROLLOUT.mask, logp, 0))
 
 
-def update(algorithm, *, rewards=REWARDS, valid=VALID, rollout=ROLLOUT, optimizer=SGD, **options):
+def update(
+  algorithm, *, rewards=REWARDS, valid=VALID, rollout=ROLLOUT, optimizer=SGD, **options
+):
   step = make_train_step(tiny.MODEL, algorithm, optimizer, **options)
   state, told = step(fresh(algorithm, optimizer), rollout, rewards, valid)
   return state, told.metrics
@@ -95,7 +103,9 @@ def test_minibatches_estimate_the_same_gradient():
   whole, _ = update(algorithms.dr_grpo(), optimizer=tiny_sgd)
   parts, _ = update(algorithms.dr_grpo(minibatches=2), optimizer=tiny_sgd)
   start = fresh(algorithms.dr_grpo()).params
-  for a, b, s in zip(*map(jax.tree.leaves, (whole.params, parts.params, start)), strict=True):
+  for a, b, s in zip(
+    *map(jax.tree.leaves, (whole.params, parts.params, start)), strict=True
+  ):
     np.testing.assert_allclose(b - s, 2 * (a - s), rtol=0.05, atol=3e-7)
 
 
@@ -125,7 +135,9 @@ def test_adaptive_coefficient_moves_with_the_state():
 
 def test_nothing_scorable_is_no_update():
   nothing = jnp.zeros_like(VALID)
-  state, told = update(algorithms.grpo(), rewards=jnp.full_like(REWARDS, jnp.nan), valid=nothing)
+  state, told = update(
+    algorithms.grpo(), rewards=jnp.full_like(REWARDS, jnp.nan), valid=nothing
+  )
   assert told["loss"] == 0 and told["grad_norm"] == 0
   assert_same(state.params, fresh(algorithms.grpo()).params)
 
@@ -156,7 +168,12 @@ def test_imitation_learns_and_is_traced_once():
   shardings = state_shardings(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh())
   step = make_imitation_step(tiny.MODEL, optimizer, shardings=shardings)
   state = fresh(algorithms.grpo(), optimizer)
-  arrays = (ROLLOUT.prompt_tokens, ROLLOUT.prompt_mask, ROLLOUT.tokens[:, 0], ROLLOUT.mask[:, 0])
+  arrays = (
+    ROLLOUT.prompt_tokens,
+    ROLLOUT.prompt_mask,
+    ROLLOUT.tokens[:, 0],
+    ROLLOUT.mask[:, 0],
+  )
   losses = []
   for _ in range(30):
     state, told = step(state, *arrays)

@@ -1,0 +1,114 @@
+"""Configs: frozen dataclasses at the edge, JSON there and back, and what is refused."""
+
+import dataclasses
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from experiments.configuration import entry, freeze, from_json, run_config, to_json
+from pgax import algorithms
+from pgax.data import addition
+from pgax.rewards import final_answer
+from pgax.training import RunConfig, UserError
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "configs"
+FILES = sorted(FOLDER.glob("[a-z]*.py"))
+
+
+def config(**arguments):
+  return run_config(
+    "x", entry(addition, digits=1), final_answer, entry(algorithms.grpo, **arguments)
+  )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_config_can_be_run_and_saved(path, monkeypatch):
+  monkeypatch.chdir(FOLDER.parents[1])
+  given = runpy.run_path(str(path))["get_config"]()
+  frozen = freeze(given)
+  assert isinstance(frozen, RunConfig) and frozen.name == path.stem
+  saved = json.loads(json.dumps(to_json(given)))
+  again = freeze(from_json(saved))
+  same = {f.name for f in dataclasses.fields(RunConfig)} - {"task"}
+  assert all(getattr(again, name) == getattr(frozen, name) for name in same)
+  assert again.task.train[0] == frozen.task.train[0]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_config_says_how_long_and_how_far(path):
+  text = path.read_text()
+  assert f"--config=experiments/configs/{path.name}" in text
+  assert "\nTime: " in text and "\nExpect: " in text
+  assert "TIME" not in text and "SCORE" not in text
+
+
+def test_presets_have_their_algorithm():
+  for name in ("reinforce", "rloo", "grpo", "dr_grpo"):
+    given = runpy.run_path(str(FOLDER / f"{name}.py"))["get_config"]()
+    assert freeze(given).algorithm == vars(algorithms)[name]()
+
+
+def test_arguments_reach_the_function():
+  assert freeze(config(clip_high=0.28)).algorithm == algorithms.grpo(clip_high=0.28)
+  changed = config()
+  changed.algorithm.epochs = 3
+  changed.warm_start.optimizer.learning_rate = 0.5
+  changed.sampling.group = 2
+  frozen = freeze(changed)
+  assert frozen.algorithm.epochs == 3 and frozen.sampling.group == 2
+  assert frozen.warm_start.optimizer.learning_rate == 0.5
+
+
+def test_an_argument_without_a_value_keeps_its_type():
+  dr_grpo = entry(algorithms.dr_grpo)
+  assert dr_grpo.max_length is None
+  dr_grpo.max_length = 7
+  with pytest.raises(TypeError):
+    dr_grpo.max_length = "seven"
+
+
+def test_unknown_keys_are_named_with_what_is_allowed():
+  bad = config()
+  with bad.unlocked():
+    bad.sampling.temperatur = 1.0
+  with pytest.raises(
+    UserError, match="config.sampling has no key 'temperatur'.*temperature"
+  ):
+    freeze(bad)
+  bad = config()
+  with bad.unlocked():
+    bad.algorithm.beta = 1.0
+  with pytest.raises(UserError, match="config.algorithm has no key 'beta'.*kl_coef"):
+    freeze(bad)
+  with pytest.raises(TypeError, match="beta"):
+    entry(algorithms.grpo, beta=1.0)
+
+
+def test_bad_values_are_named():
+  bad = config()
+  bad.sampling.prompts = 0
+  with pytest.raises(UserError, match="prompts is 0; it must be at least 1"):
+    freeze(bad)
+  bad = config()
+  with bad.unlocked():
+    del bad.task
+  with pytest.raises(UserError, match="config lacks task"):
+    freeze(bad)
+
+
+def test_a_file_that_is_not_there():
+  from pgax.data import gsm8k
+
+  task = entry(gsm8k, train_path="nowhere.jsonl", held_out_path="nowhere.jsonl")
+  bad = run_config("x", task, final_answer, entry(algorithms.grpo))
+  with pytest.raises(UserError, match=r"nowhere.jsonl can't be read: No such file"):
+    freeze(bad)
+
+
+@pytest.mark.parametrize("name", ["pgax.nothing:here", "nothing", "pgax.rewards:nothing"])
+def test_a_saved_function_that_is_gone(name):
+  saved = to_json(config()) | {"reward": name}
+  with pytest.raises(UserError, match="saved configuration can't be used"):
+    from_json(saved)

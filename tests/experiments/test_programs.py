@@ -1,0 +1,246 @@
+"""The programs as a user starts them: in processes of their own, killed and misused."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.configuration import freeze, from_json
+from pgax.training.metrics import read_lines
+from pgax.training.policy import load_policy
+from pgax.training.workdir import read_config
+
+ROOT = Path(__file__).parents[2]
+SMALL = [
+  "--config.task.digits=1",
+  "--config.sampling.prompts=4",
+  "--config.sampling.group=4",
+  "--config.sampling.max_prompt_tokens=5",
+  "--config.sampling.max_tokens=16",
+  "--config.model.embed_dim=32",
+  "--config.model.head_dim=8",
+  "--config.model.mlp_dim=48",
+  "--config.warm_start.steps=20",
+  "--config.warm_start.batch_size=4",
+  "--config.warm_start.optimizer.warmup_steps=2",
+  "--config.warm_start.optimizer.decay_steps=20",
+  "--config.steps=30",
+  "--config.eval_problems=4",
+  "--config.checkpoint_every=4",
+]
+
+
+def command(program, *arguments):
+  return [sys.executable, "-m", f"experiments.{program}", *map(str, arguments)]
+
+
+def call(program, *arguments, **options):
+  return subprocess.run(
+    command(program, *arguments),
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=False,
+    **options,
+  )
+
+
+def params(workdir):
+  policy = load_policy(freeze(from_json(read_config(workdir))), workdir)
+  return jax.device_get(policy.params)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+  workdir = tmp_path_factory.mktemp("runs") / "whole"
+  done = call("train", f"--workdir={workdir}", *SMALL)
+  assert done.returncode == 0, done.stderr[-3000:]
+  return workdir, done
+
+
+def test_training_tells_where_it_started_and_arrived(trained):
+  workdir, done = trained
+  assert re.search(
+    r"held-out accuracy: [\d.]+% after the warm start, [\d.]+% after 30 steps",
+    done.stdout,
+  )
+  assert "before:" in done.stdout and "after:" in done.stdout
+  assert f"report: {workdir}/report/index.html" in done.stdout
+  assert "warm start: 100%" in done.stderr and "grpo: 100%" in done.stderr
+  assert "Traceback" not in done.stderr and "WARNING" not in done.stderr
+  for name in (
+    "config.json",
+    "metrics.jsonl",
+    "samples.jsonl",
+    "checkpoints",
+    "tokenizer",
+    "tensorboard",
+    "report/curves.png",
+  ):
+    assert (workdir / name).exists(), name
+
+
+def _wait_for(path, rows, process):
+  """Until the file has that many rows; a process that ended first is a failure."""
+  while len(read_lines(path)) < rows:
+    assert process.poll() is None, process.communicate()[1][-3000:]
+    time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_stopped_half_way_and_given_again(trained, tmp_path, number):
+  workdir = tmp_path / "run"
+  arguments = command("train", f"--workdir={workdir}", *SMALL)
+  process = subprocess.Popen(
+    arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+  )
+  _wait_for(workdir / "metrics.jsonl", 12, process)
+  process.send_signal(number)
+  out, errors = process.communicate()
+  assert len(read_lines(workdir / "metrics.jsonl")) < 31  # it was really stopped half-way
+  if number == signal.SIGKILL:
+    assert process.returncode == -signal.SIGKILL
+  else:
+    assert process.returncode == 130 and "Traceback" not in errors
+    assert re.search(r"Interrupted at step \d+ of 30; a checkpoint is saved", out)
+  done = call("train", f"--workdir={workdir}", *SMALL)
+  assert done.returncode == 0, done.stderr[-3000:]
+  ours, theirs = params(workdir), params(trained[0])
+  for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+    np.testing.assert_array_equal(a, b)
+  steps = [row["step"] for row in read_lines(workdir / "metrics.jsonl")]
+  assert steps == list(range(31))
+
+
+def test_evaluate(trained):
+  done = call("evaluate", f"--workdir={trained[0]}", "--problems=5", "--batch_size=2")
+  assert done.returncode == 0, done.stderr[-3000:]
+  line, told = done.stdout.splitlines()
+  assert "of 5 problems of grpo/held_out" in line
+  assert json.loads(told)["problems"] == 5 and 0 <= json.loads(told)["accuracy"] <= 1
+  last = read_lines(trained[0] / "metrics.jsonl")[-1]
+  same = call("evaluate", f"--workdir={trained[0]}", "--problems=4")
+  told = json.loads(same.stdout.splitlines()[1])
+  assert told["accuracy"] == pytest.approx(last["eval/accuracy"])
+  train = call("evaluate", f"--workdir={trained[0]}", "--problems=3", "--split=train")
+  assert "of 3 problems of grpo/train" in train.stdout
+
+
+def test_sample(trained):
+  arguments = (f"--workdir={trained[0]}", "--group=3", "--seed=1")
+  done = call("sample", *arguments, input="1+2=\n3+4=\n12345+1=\n")
+  lines = done.stdout.splitlines()
+  assert len(lines) == 6
+  for line in lines:
+    assert re.match(r"log-prob +-?[\d.]+ over \d+ tokens: ", line)
+  assert done.returncode == 2 and "prompt '12345+1=' has 9 tokens" in done.stderr
+  again = call("sample", *arguments, input="1+2=\n")
+  assert again.stdout.splitlines() == lines[:3] and again.returncode == 0
+  greedy = call("sample", *arguments, "--temperature=0", "--prompt=1+2=")
+  assert len(set(greedy.stdout.splitlines())) == 1
+
+
+def test_gsm8k_goes_through_everything(trained, tmp_path):
+  workdir, file = tmp_path / "gsm8k", "experiments/configs/gsm8k.py"
+  done = call(
+    "train",
+    f"--config={file}",
+    f"--workdir={workdir}",
+    "--config.eval_problems=4",
+    "--config.sampling.prompts=2",
+    "--config.model.embed_dim=16",
+    "--config.model.num_layers=1",
+  )
+  assert done.returncode == 0, done.stderr[-3000:]
+  _, row = read_lines(workdir / "metrics.jsonl")
+  assert row["step"] == 1 and row["reward/mean"] == 0 and np.isfinite(row["loss"])
+  page = (workdir / "report" / "index.html").read_text()
+  first = read_lines(workdir / "samples.jsonl")[0]
+  assert len(first["prompt"]) > 100 and first["prompt"][:30] in page
+  # The checkpoint of another task reads the same problems.
+  done = call(
+    "evaluate",
+    f"--workdir={trained[0]}",
+    f"--config={file}",
+    "--problems=3",
+    "--config.sampling.max_tokens=32",
+  )
+  assert done.returncode == 0, done.stderr[-3000:]
+  assert "0.0% of 3 problems of gsm8k/held_out" in done.stdout
+
+
+@pytest.mark.parametrize(
+  ("arguments", "told"),
+  [
+    (
+      ["--config.sampling.temperatur=1"],
+      "config.sampling has no key 'temperatur'; allowed are group, max",
+    ),
+    (
+      ["--config.algorithm.beta=1"],
+      "config.algorithm has no key 'beta'; allowed are clip_high",
+    ),
+    (["--config.nothing.here=1"], "config has no key 'nothing'; allowed are algorithm"),
+    (["--config.steps=many"], "many"),
+    (
+      ["--config=nowhere.py"],
+      "config file nowhere.py does not exist; .*dr_grpo.py, grpo.py",
+    ),
+    (["--config.reward=x"], "--config.reward can't be set on the command line"),
+    (
+      ["--config.sampling.prompts=6", "--config.microbatches=4"],
+      "sampling.prompts is 6; it must be a multiple",
+    ),
+    (
+      ["--config=experiments/configs/rloo.py", "--config.sampling.group=1"],
+      "group size is 1; RLOO",
+    ),
+    (
+      ["--config.sampling.max_prompt_tokens=4"],
+      "has 9 tokens; max_prompt_tokens allows 4",
+    ),
+    (["--config.algorithm.clip_low=-1.0"], "clip_low is -1.0"),
+    (["--config.mesh.model=3"], "mesh.model is 3; their product must divide"),
+    (["--config.task.digits=9"], "digits is 9; allowed are 1 to 4"),
+    (["stray"], "unexpected argument 'stray'"),
+  ],
+)
+def test_bad_settings_get_a_message(tmp_path, arguments, told):
+  done = call("train", f"--workdir={tmp_path / 'run'}", *arguments)
+  assert done.returncode != 0 and re.search(told, done.stderr), done.stderr[-2000:]
+  assert "Traceback" not in done.stderr
+
+
+def test_bad_folders_get_a_message(trained, tmp_path):
+  (tmp_path / "precious").write_text("")
+  cases = [
+    (("train", f"--workdir={tmp_path}"), "holds precious but no config.json"),
+    (("train", f"--workdir={tmp_path}/precious"), "can't be written"),
+    (("train", f"--workdir={trained[0]}"), "but the run in .* has"),
+    (("train",), "--workdir"),
+    (("evaluate", f"--workdir={tmp_path}"), "has no config.json"),
+    (("sample", f"--workdir={tmp_path}"), "has no config.json"),
+  ]
+  for (program, *arguments), told in cases:
+    done = call(program, *arguments)
+    assert done.returncode != 0 and re.search(told, done.stderr), done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_checkpoint_of_another_shape(trained, tmp_path):
+  folder = tmp_path / "copy"
+  shutil.copytree(trained[0], folder)
+  config = json.loads((folder / "config.json").read_text())
+  config["model"]["mlp_dim"] = 64
+  (folder / "config.json").write_text(json.dumps(config))
+  done = call("evaluate", f"--workdir={folder}")
+  assert done.returncode == 2 and "does not fit the configuration" in done.stderr
+  assert "Traceback" not in done.stderr

@@ -1,0 +1,85 @@
+"""The report: what was measured is drawn, what was said is shown, nothing is executed."""
+
+import re
+
+import numpy as np
+import pytest
+
+from pgax.report import completion_html, draw_curves, samples_html, write_report
+from pgax.report.curves import PANELS
+from pgax.report.tokens import advantage_colour, logp_colour
+
+ROWS = [{"step": 0, "eval/accuracy": 0.25}] + [
+  {"step": s, "reward/mean": 0.1 * s, "entropy": 1.0, "kl/ref": None} for s in (1, 2)
+]
+ROWS[2]["eval/accuracy"] = 0.75
+
+
+def sample(**changes):
+  return {
+    "step": 1,
+    "split": "train",
+    "prompt": "<b>1+1=",
+    "completion": "2</script>",
+    "ground_truth": "2",
+    "reward": 1.0,
+    "finished": True,
+    "tokens": ["2", "</script>", "\n"],
+    "logp": [-0.1, -6.0, 0.0],
+    "advantages": [1.0, -0.5, 0.0],
+  } | changes
+
+
+def test_curves_draw_what_was_measured():
+  figure = draw_curves(ROWS, "title")
+  assert len(figure.axes) == len(PANELS) and figure.get_suptitle() == "title"
+  accuracy, reward = figure.axes[0].lines
+  np.testing.assert_allclose(accuracy.get_xydata(), [[0, 0.25], [2, 0.75]])
+  np.testing.assert_allclose(reward.get_xydata(), [[1, 0.1], [2, 0.2]])
+  (divergence,) = figure.axes[2].lines  # null in the file: nothing to draw
+  assert len(divergence.get_xydata()) == 0
+
+
+def test_page_shows_start_end_and_samples(tmp_path):
+  held_out = sample(step=2, split="held_out", advantages=None, reward=None, finished=False)
+  page = write_report(ROWS, [sample(), held_out], "GRPO & co", tmp_path / "report")
+  text = page.read_text()
+  assert (tmp_path / "report" / "curves.png").read_bytes().startswith(b"\x89PNG")
+  assert "25.0% &rarr; 75.0%" in text and "GRPO &amp; co" in text
+  assert "cut at the limit" in text and "&ndash;" in text
+  assert "http://" not in text and "https://" not in text  # it needs nothing but itself
+
+
+def test_text_of_the_model_is_text():
+  text = samples_html([sample()])
+  assert "<script" not in text and "</script>" not in text and "<b>" not in text
+  assert "&lt;/script&gt;" in text and "&lt;b&gt;1+1=" in text
+
+
+def test_every_token_has_its_numbers():
+  spans = re.findall(
+    r'<span class="t" style="([^"]*)" title="([^"]*)">', completion_html(sample())
+  )
+  assert [title for _, title in spans] == [
+    "log-prob -0.100, advantage +1.000",
+    "log-prob -6.000, advantage -0.500",
+    "log-prob 0.000, advantage +0.000",
+  ]
+  assert "46,160,67,0.75" in spans[0][0] and "218,54,51,0.38" in spans[1][0]
+  plain = completion_html(sample(advantages=None))
+  assert "--a" not in plain and "advantage" not in plain
+
+
+@pytest.mark.parametrize(
+  ("logp", "alpha"), [(0.0, "0.00"), (-1.5, "0.50"), (-50.0, "1.00")]
+)
+def test_unlikely_is_blue(logp, alpha):
+  assert logp_colour(logp) == f"rgba(31,111,235,{alpha})"
+
+
+def test_no_advantage_has_no_colour():
+  assert advantage_colour(0.0, 0.0).endswith(",0.00)")
+
+
+def test_empty_run(tmp_path):
+  assert write_report([], [], "nothing yet", tmp_path).exists()
