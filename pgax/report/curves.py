@@ -54,7 +54,7 @@ def draw_curves(rows: Sequence[Mapping], title: str) -> Figure:
   for axes, (name, unit, metrics) in zip(figure.subplots(2, 4).flat, PANELS, strict=True):
     for metric, label in metrics.items():
       steps, values = series(rows, metric)
-      sparse = len(steps) < len(rows)
+      sparse = len(steps) < len(rows) / 2  # measured now and then: show where
       axes.plot(steps, values, "o-" if sparse else "-", markersize=3, label=label or None)
     axes.set_title(name, fontsize=10)
     axes.set_ylabel(unit, fontsize=8)
@@ -62,6 +62,8 @@ def draw_curves(rows: Sequence[Mapping], title: str) -> Figure:
     axes.grid(alpha=0.3)
     if any(metrics.values()):
       axes.legend(fontsize=7)
+    if unit == "seconds":  # the first step compiles, and would flatten the others
+      axes.set_yscale("log")
     if unit == "fraction":
       axes.set_ylim(-0.03, 1.03)
   figure.supxlabel("reinforcement step", fontsize=9)

@@ -22,17 +22,23 @@ def logp_colour(logp: float) -> str:
   return _tint(_UNLIKELY, abs(logp) / _NATS_AT_FULL)
 
 
-def completion_html(sample: Mapping) -> str:
+def _largest_advantage(samples: Sequence[Mapping]) -> float:
+  found = [abs(a) for sample in samples for a in sample.get("advantages") or ()]
+  return max(found, default=0.0)
+
+
+def completion_html(sample: Mapping, scale: float | None = None) -> str:
   """One completion as spans, each with both colours and its numbers on hover.
 
   Args:
     sample: a row of `samples.jsonl`.
+    scale: the advantage that gets the full colour; the completion's largest by default.
 
   Returns:
     HTML; the page's style sheet chooses which of the colours `--a` and `--l` shows.
   """
   advantages = sample.get("advantages") or [None] * len(sample["tokens"])
-  scale = max((abs(a) for a in advantages if a is not None), default=0.0)
+  scale = _largest_advantage([sample]) if scale is None else scale
   spans = []
   for token, logp, advantage in zip(
     sample["tokens"], sample["logp"], advantages, strict=True
@@ -49,8 +55,8 @@ def completion_html(sample: Mapping) -> str:
 
 
 def samples_html(samples: Sequence[Mapping]) -> str:
-  """Completions as a table, with prompt, reward and ground truth."""
-  rows = []
+  """Completions as a table, with prompt, reward and ground truth, on one colour scale."""
+  rows, scale = [], _largest_advantage(samples)
   for sample in samples:
     reward = sample["reward"]
     told = "&ndash;" if reward is None else f"{reward:g}"
@@ -58,7 +64,7 @@ def samples_html(samples: Sequence[Mapping]) -> str:
     cut = "" if sample["finished"] else ' <span class="cut">cut at the limit</span>'
     rows.append(
       f'<tr><td class="p">{html.escape(sample["prompt"])}</td>'
-      f'<td class="c">{completion_html(sample)}{cut}</td>'
+      f'<td class="c">{completion_html(sample, scale)}{cut}</td>'
       f"<td>{html.escape(sample['ground_truth'])}</td>"
       f'<td class="{mark}">{told}</td></tr>'
     )

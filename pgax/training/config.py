@@ -133,7 +133,8 @@ class RunConfig:
     eval_problems: number of held-out problems in an evaluation.
     checkpoint_every: steps between checkpoints.
     keep_checkpoints: how many of the last ones stay.
-    samples_every: steps between completions written to `samples.jsonl`.
+    samples_every: steps between completions written to `samples.jsonl`; those of the first
+      and of the last step are whatever this is.
   """
 
   name: str

@@ -104,7 +104,7 @@ def _reinforce(
   with tqdm(total=total, initial=step, disable=not progress, desc=config.name) as bar:
     while step < total and not interrupt.requested:
       step += 1
-      keep = step % config.samples_every == 0 or step == total
+      keep = step % config.samples_every == 0 or step in (1, total)
       keep_samples = functools.partial(log.samples, step, "train") if keep else None
       state, metrics = run.reinforce(state, keep_samples)
       check_finite(step, metrics)

@@ -77,6 +77,12 @@ def test_unlikely_is_blue(logp, alpha):
   assert logp_colour(logp) == f"rgba(31,111,235,{alpha})"
 
 
+def test_a_table_has_one_scale():
+  text = samples_html([sample(), sample(advantages=[0.25, 0.0, 0.0])])
+  assert "46,160,67,0.75" in text  # the largest of both
+  assert "46,160,67,0.19" in text  # a quarter of it
+
+
 def test_no_advantage_has_no_colour():
   assert advantage_colour(0.0, 0.0).endswith(",0.00)")
 

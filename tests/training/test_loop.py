@@ -72,6 +72,7 @@ def test_files_of_a_run(whole):
   samples = read_lines(workdir / "samples.jsonl")
   assert {(s["split"], s["step"]) for s in samples} == {
     ("held_out", 0),
+    ("train", 1),
     ("train", 2),
     ("train", 4),
     ("train", 5),
