@@ -56,7 +56,12 @@ def _tell(rows: list[dict], samples: list[dict]) -> None:
     held_out = [s for s in samples if s["split"] == "held_out" and s["step"] == step]
     for sample in held_out[:_SHOWN]:
       mark = "right" if sample["reward"] == 1 else f"wrong, it is {sample['ground_truth']}"
-      print(f"  {sample['prompt'].strip()} {sample['completion'].strip()}  [{mark}]")
+      print(f"  {_one_line(sample['prompt'])} {_one_line(sample['completion'])}  [{mark}]")
+
+
+def _one_line(text: str) -> str:
+  """Text for a terminal: what a model says may hold control characters."""
+  return "".join(c if c.isprintable() else "\N{MIDDLE DOT}" for c in text.strip())
 
 
 if __name__ == "__main__":

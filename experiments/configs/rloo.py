@@ -2,8 +2,8 @@
 
 Command:
   python -m experiments.train --config=experiments/configs/rloo.py --workdir=runs/rloo
-Time: TIME.
-Expect: SCORE.
+Time: about a minute on two server cores (90 s of CPU); a laptop may take three times that.
+Expect: accuracy of 30 % after the warm start, and 99 % or more after 100 steps.
 """
 
 from ml_collections import ConfigDict
