@@ -15,7 +15,9 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
+from pgax.data import Task
 from pgax.training import RunConfig, UserError
+from pgax.types import Example
 
 _FUNCTION = "function"
 
@@ -71,11 +73,16 @@ def run_config(
   return config
 
 
-def freeze(config: ConfigDict) -> RunConfig:
+# Stands where a checkpoint is used without the problems that it was trained on.
+_NO_TASK = Task([Example("", "")], [Example("", "")])
+
+
+def freeze(config: ConfigDict, with_task: bool = True) -> RunConfig:
   """A config as the frozen dataclass that pgax works with.
 
   Args:
     config: from a config file, with or without overrides.
+    with_task: whether to make the task, which may read files.
 
   Returns:
     A `RunConfig`.
@@ -84,11 +91,12 @@ def freeze(config: ConfigDict) -> RunConfig:
     UserError: for an unknown key, a missing one or a bad value; it names what is allowed.
   """
   try:
+    plain = config.to_dict() | ({} if with_task else {"task": _NO_TASK})
     values = {
       name: _call(value, name)
       if isinstance(value, Mapping) and _FUNCTION in value
       else value
-      for name, value in config.to_dict().items()
+      for name, value in plain.items()
     }
     return _build(RunConfig, values, "config")
   except OSError as error:

@@ -5,6 +5,7 @@ config, which then also gives the reward and the limits on length.
 """
 
 import json
+import math
 from pathlib import Path
 
 from absl import flags
@@ -34,8 +35,9 @@ def main() -> int:
   saved = read_config(workdir)
   if saved is None:
     raise UserError(f"{workdir} has no config.json; give the folder of a run")
-  trained = freeze(from_json(saved))
-  run = freeze(_CONFIG.value) if _CONFIG.value else trained
+  own = _CONFIG.value is None
+  trained = freeze(from_json(saved), with_task=own)
+  run = trained if own else freeze(_CONFIG.value)
   policy = load_policy(trained, workdir)
   problems = run.task.train if _SPLIT.value == "train" else run.task.held_out
   count = min(_PROBLEMS.value or len(problems), len(problems))
@@ -46,22 +48,24 @@ def main() -> int:
       [problems[i] for i in range(count)],
       CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens),
       run.reward,
-      min(_BATCH.value, count),
+      _BATCH.value,
     )
   except ValueError as error:  # such as a prompt over the limit
     raise UserError(str(error)) from error
   print(
     f"{workdir}, step {policy.step}: {found.accuracy:.1%} of {found.problems} problems of "
-    f"{run.name}/{_SPLIT.value}, {found.truncated:.1%} cut at the limit"
+    f"{run.name}/{_SPLIT.value}, {found.truncated:.1%} cut at the limit, "
+    f"{found.unscorable:.1%} not scorable"
   )
-  told = {
+  told = found.parts | {
     "accuracy": found.accuracy,
+    "unscorable": found.unscorable,
     "truncated": found.truncated,
     "problems": found.problems,
     "step": policy.step,
-    **found.parts,
   }
-  print(json.dumps(told))
+  finite = {name: x if math.isfinite(x) else None for name, x in told.items()}
+  print(json.dumps(finite, allow_nan=False))
   return 0
 
 

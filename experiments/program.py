@@ -56,6 +56,9 @@ def run(main: Callable[[], int | None]) -> None:
     except UserError as error:
       print(f"error: {error}", file=sys.stderr)
       return 2
+    except KeyboardInterrupt:
+      print("\nstopped; the same command starts again from what is saved", file=sys.stderr)
+      return 130
 
   app.run(guarded)
 

@@ -1,6 +1,7 @@
-"""Completions of a prompt that you type: `python -m experiments.sample --workdir=DIR`.
+r"""Completions of a prompt that you type: `python -m experiments.sample --workdir=DIR`.
 
-Prompts are read line by line until the end of input, or given once by `--prompt`.
+Prompts are read line by line until the end of input, or given once by `--prompt`. A newline
+inside a prompt is typed as `\n`; the prompts of the GSM8K config end in one.
 """
 
 import sys
@@ -43,14 +44,15 @@ def main() -> int:
   saved = read_config(workdir)
   if saved is None:
     raise UserError(f"{workdir} has no config.json; give the folder of a run")
-  run = freeze(from_json(saved))
+  run = freeze(from_json(saved), with_task=False)
   policy = load_policy(run, workdir)
   collate = CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens)
   sampler = policy.sampler(run.sampling.max_tokens)
   key, status = jax.random.key(_SEED.value), 0
   for prompt in _prompts():
     try:
-      batch = collate([Example(prompt, "")] * sampler.mesh.size)
+      example = Example(prompt.replace("\\n", "\n"), "")
+      batch = collate([example] * sampler.mesh.size)
     except ValueError as error:
       print(f"error: {error}", file=sys.stderr)
       status = 2

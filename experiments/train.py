@@ -15,7 +15,6 @@ from pgax.data import byte_tokenizer
 from pgax.report import write_report
 from pgax.training import train
 from pgax.training.metrics import read_lines
-from pgax.training.workdir import open_workdir
 
 _CONFIG = program.define_config(str(program.CONFIGS / "grpo.py"))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
@@ -27,10 +26,8 @@ def main() -> int:
   config, workdir = _CONFIG.value, Path(_WORKDIR.value)
   run = freeze(config)
   # Once through JSON, so that what is compared is what a file can hold.
-  open_workdir(workdir, json.loads(json.dumps(to_json(config))))
-  tokenizer = byte_tokenizer()
-  tokenizer.save_pretrained(workdir / "tokenizer")
-  result = train(run, tokenizer, workdir)
+  record = json.loads(json.dumps(to_json(config)))
+  result = train(run, byte_tokenizer(), workdir, record)
   rows, samples = (read_lines(workdir / f"{x}.jsonl") for x in ("metrics", "samples"))
   page = write_report(rows, samples, f"{run.name}, seed {run.seed}", workdir / "report")
   if not result.finished:
@@ -45,17 +42,21 @@ def main() -> int:
 
 
 def _tell(rows: list[dict], samples: list[dict]) -> None:
-  evaluated = [row for row in rows if row.get("eval/accuracy") is not None]
-  first, last = evaluated[0], evaluated[-1]
+  evaluated = [row for row in rows if "eval/accuracy" in row]
+  ends = [("before", evaluated[0]), ("after", evaluated[-1])]
+  told = [
+    "unknown" if x is None else f"{x:.1%}" for x in (e["eval/accuracy"] for _, e in ends)
+  ]
   print(
-    f"\nheld-out accuracy: {first['eval/accuracy']:.1%} after the warm start, "
-    f"{last['eval/accuracy']:.1%} after {last['step']} steps"
+    f"\nheld-out accuracy: {told[0]} before reinforcement, {told[1]} after "
+    f"{ends[1][1]['step']} steps"
   )
-  for label, step in (("before", first["step"]), ("after", last["step"])):
+  for label, row in ends:
     print(f"\n{label}:")
-    held_out = [s for s in samples if s["split"] == "held_out" and s["step"] == step]
+    held_out = [s for s in samples if s["split"] == "held_out" and s["step"] == row["step"]]
     for sample in held_out[:_SHOWN]:
-      mark = "right" if sample["reward"] == 1 else f"wrong, it is {sample['ground_truth']}"
+      right = sample["reward"] is not None and sample["reward"] > 0
+      mark = "right" if right else f"wrong, it is {sample['ground_truth']}"
       print(f"  {_one_line(sample['prompt'])} {_one_line(sample['completion'])}  [{mark}]")
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.imports import ROOT, dependencies, label, python_files
 
 FILES = python_files()
-# A folder may import from itself and from the folders in its row; DESIGN's arrows.
+# A folder may import from itself and from the folders in its row.
 ALLOWED = {
   "pgax/types": set(),
   "pgax/ops": {"pgax/types"},

@@ -11,6 +11,16 @@ from pgax.ops import advantages, aggregation, surrogates
 from pgax.types import Array, Batch, Scored, SurrogateLoss
 
 
+def _needs_group(scored: Scored, part: object) -> None:
+  """Refuses a group of one, in which every advantage is 0 and nothing would be learned."""
+  group = scored.rewards.shape[-1]
+  if group < 2:
+    raise ValueError(
+      f"group size is {group}; {type(part).__name__} compares the completions of a prompt "
+      "with each other and needs at least 2"
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class BatchMean:
   """Reward less the mean of the batch; see `advantages.batch_mean`."""
@@ -35,6 +45,7 @@ class GroupStandardised:
   eps: float = 1e-6
 
   def __call__(self, scored: Scored) -> Array:
+    _needs_group(scored, self)
     return advantages.grpo(scored.rewards, scored.valid, self.ddof, self.eps)
 
 
@@ -43,6 +54,7 @@ class GroupCentred:
   """Reward less the mean of its group; see `advantages.dr_grpo`."""
 
   def __call__(self, scored: Scored) -> Array:
+    _needs_group(scored, self)
     return advantages.dr_grpo(scored.rewards, scored.valid)
 
 

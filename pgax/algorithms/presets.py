@@ -1,5 +1,7 @@
 """The well-known algorithms, each a composition of parts."""
 
+import math
+
 from pgax.algorithms.parts import (
   BatchMean,
   Clipped,
@@ -15,7 +17,7 @@ from pgax.ops import aggregation, kl
 
 def _penalty(estimator, coef: float, placement: str) -> KLPenalty | None:
   """A fixed penalty, or none at all where the coefficient is 0."""
-  if coef < 0:
+  if not 0 <= coef < math.inf:
     raise ValueError(f"kl_coef is {coef}; it must be at least 0, and 0 means no penalty")
   return KLPenalty(estimator, kl.FixedController(coef), placement) if coef else None
 

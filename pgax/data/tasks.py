@@ -1,4 +1,4 @@
-"""Generated tasks: what a run trains on, what it is judged by, and by which reward."""
+"""Tasks: what a run trains on and what it is judged by; generated problems."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -50,5 +50,10 @@ class DecoderConfig:
         f"model.num_kv_heads is {self.num_kv_heads}; it must divide "
         f"model.num_heads, which is {self.num_heads}"
       )
+    if not self.rope_theta > 0 or not self.norm_eps > 0:
+      raise ValueError(
+        f"model.rope_theta is {self.rope_theta} and model.norm_eps is {self.norm_eps}; "
+        "both must be positive"
+      )
     if self.head_dim % 2:
       raise ValueError(f"model.head_dim is {self.head_dim}; it must be even for RoPE")

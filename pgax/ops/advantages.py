@@ -94,8 +94,10 @@ def grpo(
     `[..., G]` float32 advantages.
 
   Raises:
-    ValueError: if `ddof` is not 0 or 1.
+    ValueError: if `ddof` is not 0 or 1, or `eps` is negative.
   """
+  if not eps >= 0:
+    raise ValueError(f"eps is {eps}; it must be at least 0")
   if ddof not in (0, 1):
     raise ValueError(f"ddof is {ddof}; allowed are 0 (population) and 1 (sample)")
   rewards, valid = _checked(rewards, valid)

@@ -148,7 +148,8 @@ class AdaptiveController:
   def update(self, state: Array, kl: Array, n: int) -> Array:
     """The state after `n` completions with a mean divergence of `kl` nats each."""
     error = jnp.clip(jnp.asarray(kl, jnp.float32) / self.target - 1.0, -0.2, 0.2)
-    return state * (1.0 + error * n / self.horizon)
+    # A batch larger than five horizons would turn the sign; 0 is as far as it may fall.
+    return state * jnp.maximum(1.0 + error * n / self.horizon, 0.0)
 
   def value(self, state: Array) -> Array:
     """The coefficient, a float32 scalar."""

@@ -1,4 +1,9 @@
-"""Masked reductions that stay finite, gradients included, whatever padding holds."""
+"""Masked reductions, and the replacement of padding that keeps gradients finite.
+
+A reduction here never lets padding into its value. For the gradient of what was computed
+*before* the reduction that is not enough: `0 * inf` is nan. So the inputs of a formula go
+through `select` first, and its results through a masked reduction.
+"""
 
 import chex
 import jax.numpy as jnp

@@ -81,12 +81,12 @@ def clipped(
   Raises:
     ValueError: if a bound is out of its range.
   """
-  if not 0 <= clip_low <= 1 or clip_high < 0:
+  if not 0 <= clip_low <= 1 or not clip_high >= 0:  # so that nan is refused too
     raise ValueError(
       f"clip_low is {clip_low} and clip_high is {clip_high}; allowed are clip_low in "
       "[0, 1] and clip_high >= 0"
     )
-  if dual_clip is not None and dual_clip <= 1:
+  if dual_clip is not None and not dual_clip > 1:
     raise ValueError(f"dual_clip is {dual_clip}; it must be above 1, or None for no clip")
   advantages, r = _floats(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
   too_high = (advantages > 0) & (r > 1 + clip_high)

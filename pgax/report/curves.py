@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 # Panel title, unit of its axis, and the metrics drawn in it with their labels.
 PANELS = (
   (
-    "accuracy",
-    "fraction",
+    "accuracy and reward",
+    "",
     {"eval/accuracy": "held out, greedy", "reward/mean": "reward"},
   ),
   ("entropy", "nats per token", {"entropy": ""}),

@@ -23,7 +23,7 @@ def parse_answer(text: str) -> Decimal | None:
   _, marker, tail = text.rpartition(MARKER)
   if not marker:
     return None
-  return _number(tail.strip().partition("\n")[0])
+  return _number(tail.partition("\n")[0])
 
 
 def _number(text: str) -> Decimal | None:

@@ -15,11 +15,14 @@ class Checkpoints:
   Args:
     workdir: of the run; checkpoints go into its folder `checkpoints`.
     keep: how many of the last ones stay.
+    read_only: whether to leave the folder as it is.
   """
 
-  def __init__(self, workdir: Path, keep: int = 2):
+  def __init__(self, workdir: Path, keep: int = 2, read_only: bool = False):
     options = ocp.CheckpointManagerOptions(
-      max_to_keep=keep,
+      max_to_keep=None if read_only else keep,
+      read_only=read_only,
+      create=not read_only,
       # The next step donates the buffers that are being saved; nothing may read them then.
       enable_async_checkpointing=False,
     )
@@ -56,7 +59,7 @@ class Checkpoints:
     """Reads the last checkpoint.
 
     Args:
-      like: a state of the wanted structure, shapes and shardings.
+      like: of the wanted structure, shapes and shardings; see `state.abstract_state`.
 
     Returns:
       The state and the positions saved with it.
@@ -70,9 +73,8 @@ class Checkpoints:
       raise UserError(f"{self._folder} holds no checkpoint; train a run first")
     saved = self._manager.item_metadata(step)["state"]
     _check_same(self._folder / str(step), saved, like)
-    abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
     args = {
-      "state": ocp.args.StandardRestore(abstract),
+      "state": ocp.args.StandardRestore(like),
       "positions": ocp.args.JsonRestore(),
     }
     restored = self._manager.restore(step, args=ocp.args.Composite(**args))

@@ -1,6 +1,7 @@
 """Everything that decides a run, as frozen dataclasses; bad values are refused here."""
 
 import dataclasses
+import math
 
 from pgax.algorithms import Algorithm
 from pgax.data.tasks import Task
@@ -11,8 +12,8 @@ from pgax.types import RewardFn
 def _at_least(config: object, minimum: float, *names: str) -> None:
   for name in names:
     value = vars(config)[name]
-    if not value >= minimum:  # also catches nan
-      raise ValueError(f"{name} is {value}; it must be at least {minimum}")
+    if not minimum <= value < math.inf:  # also catches nan
+      raise ValueError(f"{name} is {value}; it must be at least {minimum}, and finite")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,9 @@ class OptimizerConfig:
         f"decay_steps is {self.decay_steps}; it must be 0 or above warmup_steps, which is "
         f"{self.warmup_steps}"
       )
+    for name in ("b1", "b2"):
+      if not 0 <= vars(self)[name] < 1:
+        raise ValueError(f"{name} is {vars(self)[name]}; it must be at least 0 and below 1")
     if not self.clip_norm > 0:
       raise ValueError(f"clip_norm is {self.clip_norm}; it must be positive")
 
@@ -68,6 +72,12 @@ class WarmStartConfig:
   def __post_init__(self):
     _at_least(self, 0, "steps")
     _at_least(self, 1, "batch_size")
+    if 0 < self.optimizer.decay_steps < self.steps:
+      raise ValueError(
+        f"warm_start.optimizer.decay_steps is {self.optimizer.decay_steps} and "
+        f"warm_start.steps is {self.steps}; the steps after the decay would learn nothing. "
+        "Raise decay_steps to steps, or set it to 0 for no decay"
+      )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +100,7 @@ class SamplingConfig:
 
   def __post_init__(self):
     _at_least(self, 1, "prompts", "group", "max_prompt_tokens", "max_tokens")
-    if not self.temperature > 0:
+    if not 0 < self.temperature < math.inf:
       raise ValueError(
         f"temperature is {self.temperature}; the policy's must be positive (evaluation "
         "decodes greedily by itself)"

@@ -2,17 +2,20 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from pgax.training.config import RunConfig
-from pgax.training.health import check_finite
+from pgax.training.evaluation import Evaluation
 from pgax.training.interrupt import Interrupt
 from pgax.training.metrics import Log
+from pgax.training.preflight import check_run
 from pgax.training.run import Run
 from pgax.training.state import TrainState
+from pgax.training.workdir import open_workdir
 
 # A warm-start step is short, so its checkpoints are further apart.
 _WARM_STEPS_PER_STEP = 10
@@ -37,6 +40,7 @@ def train(
   config: RunConfig,
   tokenizer: PreTrainedTokenizerFast,
   workdir: Path,
+  record: Mapping | None = None,
   progress: bool = True,
 ) -> Result:
   """Does a run, or the rest of it: the same call goes on where the last one ended.
@@ -44,33 +48,41 @@ def train(
   Args:
     config: the run.
     tokenizer: of the model.
-    workdir: an open folder of this run (see `training.workdir`).
+    workdir: folder of the run; new, empty, or of an earlier call for the same run.
+    record: the configuration as JSON values, kept in the folder as `config.json`; a folder
+      with another one is refused.
     progress: whether to show progress bars.
 
   Returns:
     A `Result`. The state is the same, bit for bit, however often the run was interrupted.
 
   Raises:
-    UserError: if the configuration can't be run, before anything is compiled.
+    UserError: if the configuration can't be run or the folder can't be used; nothing is
+      compiled by then, and the folder is as it was.
     DivergedError: if an update is not finite.
   """
+  check_run(config, tokenizer)
+  open_workdir(workdir, record or {})
+  tokenizer.save_pretrained(workdir / "tokenizer")
   run = Run(config, tokenizer, workdir)
-  state = run.start()
-  warm, done = config.warm_start.steps, int(state.step)
+  state, warm = run.start(), config.warm_start.steps
+  done = int(state.step)
   # The evaluation at step 0 is done again by a run that goes on from there.
   log = Log(workdir, last=done - warm if done > warm else -1)
+  begun = False
   try:
     with Interrupt() as interrupt:
       if done < warm:
         state = _warm_start(run, state, interrupt, progress)
       if int(state.step) >= warm and not interrupt.requested:
-        state = _reinforce(run, state, log, interrupt, progress)
+        begun, state = True, _reinforce(run, state, log, interrupt, progress)
+      log.flush()
       run.save(state)
   finally:
     run.checkpoints.close()
     log.close()
   step = max(int(state.step) - warm, 0)
-  return Result(state, step, step == config.steps)
+  return Result(state, step, begun and step >= config.steps)
 
 
 def _warm_start(
@@ -82,7 +94,6 @@ def _warm_start(
     while done < total and not interrupt.requested:
       state, metrics = run.imitate(state)
       done += 1
-      check_finite(done, metrics)
       if done % every == 0 or done == total:
         run.save(state)
       bar.set_postfix(loss=f"{metrics['loss']:.3f}", refresh=False)
@@ -98,7 +109,7 @@ def _reinforce(
   shown = {}
   if step == 0:
     found = run.evaluate(state)
-    log.metrics(0, {"eval/accuracy": found.accuracy, "eval/truncated": found.truncated})
+    log.metrics(0, _told(found))
     log.samples(0, "held_out", found.samples)
     shown["accuracy"] = f"{found.accuracy:.1%}"
   with tqdm(total=total, initial=step, disable=not progress, desc=config.name) as bar:
@@ -107,18 +118,25 @@ def _reinforce(
       keep = step % config.samples_every == 0 or step in (1, total)
       keep_samples = functools.partial(log.samples, step, "train") if keep else None
       state, metrics = run.reinforce(state, keep_samples)
-      check_finite(step, metrics)
       if step % config.eval_every == 0 or step == total:
         found = run.evaluate(state)
-        metrics["eval/accuracy"] = found.accuracy
-        metrics["eval/truncated"] = found.truncated
+        metrics |= _told(found)
         shown["accuracy"] = f"{found.accuracy:.1%}"
         if step == total:
           log.samples(step, "held_out", found.samples)
       log.metrics(step, metrics)
       if step % config.checkpoint_every == 0 or step == total:
+        log.flush()  # what is before a checkpoint is never written again
         run.save(state)
       shown["reward"] = f"{metrics['reward/mean']:.2f}"
       bar.set_postfix(shown, refresh=False)
       bar.update()
   return state
+
+
+def _told(found: Evaluation) -> dict[str, float]:
+  return {
+    "eval/accuracy": found.accuracy,
+    "eval/truncated": found.truncated,
+    "eval/unscorable": found.unscorable,
+  }

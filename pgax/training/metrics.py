@@ -16,7 +16,9 @@ def read_lines(path: Path) -> list[dict]:
   if not path.exists():
     return []
   rows = []
-  for line in path.read_text(encoding="utf-8").splitlines():
+  # Only a newline ends a row: text may hold other line separators, and splitlines() would
+  # take them for ends.
+  for line in filter(None, path.read_text(encoding="utf-8").split("\n")):
     try:
       rows.append(json.loads(line))
     except json.JSONDecodeError:
@@ -61,8 +63,12 @@ class Log:
     rows = [{"step": step, "split": split} | dataclasses.asdict(s) for s in samples]
     _write(self._samples, rows)
 
+  def flush(self) -> None:
+    """Puts what TensorBoard holds back on disk; the rows are there already."""
+    self._board.flush()
+
   def close(self) -> None:
-    """Flushes TensorBoard."""
+    """Flushes, and ends TensorBoard's writer."""
     self._board.close()
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.tokenizer import load_tokenizer
@@ -12,7 +13,7 @@ from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
 from pgax.training.rollout import Sampler
-from pgax.training.state import init_state, make_optimizer
+from pgax.training.state import abstract_state, make_optimizer
 from pgax.types import PyTree
 
 
@@ -22,19 +23,21 @@ class Policy:
 
   Attributes:
     params: of the model.
-    step: of the checkpoint, warm start included.
+    step: number of reinforcement steps done; below 0 within the warm start.
     tokenizer: of the model.
     model: the decoder.
+    mesh: of the devices, as the run laid them out.
   """
 
   params: PyTree
   step: int
   tokenizer: PreTrainedTokenizerFast
   model: Decoder
+  mesh: Mesh
 
   def sampler(self, max_tokens: int) -> Sampler:
-    """A sampler of completions of at most `max_tokens` tokens, on all devices."""
-    return Sampler(self.model, self.tokenizer, make_mesh(), max_tokens)
+    """A sampler of completions of at most `max_tokens` tokens."""
+    return Sampler(self.model, self.tokenizer, self.mesh, max_tokens)
 
 
 def load_policy(config: RunConfig, workdir: Path) -> Policy:
@@ -51,15 +54,19 @@ def load_policy(config: RunConfig, workdir: Path) -> Policy:
     UserError: if the folder has no checkpoint or tokenizer, or the checkpoint does not fit
       the configuration.
   """
-  model, mesh = Decoder(config.model), make_mesh()
   if not (workdir / "tokenizer").is_dir():
     raise UserError(f"{workdir} has no folder 'tokenizer'; give the folder of a run")
-  optimizer = make_optimizer(config.optimizer)
-  like = init_state(model, config.algorithm, optimizer, mesh, config.seed)
-  checkpoints = Checkpoints(workdir, config.keep_checkpoints)
+  model, mesh = Decoder(config.model), make_mesh(config.mesh.fsdp, config.mesh.model)
+  like = abstract_state(model, config.algorithm, make_optimizer(config.optimizer), mesh)
+  checkpoints = Checkpoints(workdir, read_only=True)
   try:
     state, _ = checkpoints.restore(like)
   finally:
     checkpoints.close()
-  tokenizer = load_tokenizer(workdir / "tokenizer")
-  return Policy(state.params, int(state.step), tokenizer, model)
+  return Policy(
+    params=state.params,
+    step=int(state.step) - config.warm_start.steps,
+    tokenizer=load_tokenizer(workdir / "tokenizer"),
+    model=model,
+    mesh=mesh,
+  )

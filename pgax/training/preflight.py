@@ -1,48 +1,52 @@
 """What can be found wrong with a run before anything is compiled."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from transformers import PreTrainedTokenizerFast
 
 from pgax.algorithms import loss, prepare
-from pgax.data.prompts import CollateDemonstrations
+from pgax.data.prompts import CollateDemonstrations, CollatePrompts
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import param_shardings
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
-from pgax.types import Rollout
+from pgax.training.mesh import make_mesh
+from pgax.types import Example, Rollout
 
-# A file of problems is read through; of a million generated ones, a spread.
+# A list of problems is gone through; of a million generated ones, a spread.
 _CHECKED_PROBLEMS = 10_000
 
 
-def check_run(
-  config: RunConfig, model: Decoder, mesh: Mesh, demonstrations: CollateDemonstrations
-) -> None:
+def check_run(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
   """Refuses a run that would fail later.
 
   Args:
     config: the run.
-    model: the decoder.
-    mesh: of the devices.
-    demonstrations: how examples become arrays.
+    tokenizer: of the model.
 
   Raises:
     UserError: naming the setting, its value and what is allowed.
   """
+  sampling = config.sampling
+  prompts = CollatePrompts(tokenizer, sampling.max_prompt_tokens)
+  demonstrations = CollateDemonstrations(prompts, sampling.max_tokens)
   try:
-    _check_vocabulary(config, demonstrations)
+    mesh = make_mesh(config.mesh.fsdp, config.mesh.model)
+    _check_vocabulary(config, tokenizer)
     _check_devices(config, mesh)
-    param_shardings(model, mesh)
+    param_shardings(Decoder(config.model), mesh)
     _check_algorithm(config)
     _check_lengths(config, demonstrations)
   except ValueError as error:
     raise UserError(str(error)) from error
 
 
-def _check_vocabulary(config: RunConfig, demonstrations: CollateDemonstrations) -> None:
-  size = len(demonstrations.prompts.tokenizer)
+def _check_vocabulary(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
+  size = len(tokenizer)
   if config.model.vocab_size < size:
     raise ValueError(
       f"model.vocab_size is {config.model.vocab_size}; the tokenizer has {size} tokens, "
@@ -97,11 +101,13 @@ def _check_algorithm(config: RunConfig) -> None:
 
 def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> None:
   for examples in (config.task.train, config.task.held_out):
-    stride = -(-len(examples) // _CHECKED_PROBLEMS)
-    for index in range(0, len(examples), stride):
+    for index in _checked(examples):
       demonstrations.prompts.ids(examples[index])
   if config.warm_start.steps:
-    examples = config.task.train
-    stride = -(-len(examples) // _CHECKED_PROBLEMS)
-    for index in range(0, len(examples), stride):
-      demonstrations.ids(examples[index])
+    for index in _checked(config.task.train):
+      demonstrations.ids(config.task.train[index])
+
+
+def _checked(examples: Sequence[Example]) -> range:
+  stride = 1 if isinstance(examples, list) else -(-len(examples) // _CHECKED_PROBLEMS)
+  return range(0, len(examples), stride)

@@ -14,7 +14,11 @@ from pgax.data.tokenizer import decode
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import batch_sharding
 from pgax.sampling import sample
+from pgax.training.errors import UserError
 from pgax.types import Array, PyTree, RewardFn, Rollout
+
+# Scores are logged as `reward/NAME`, beside these.
+_TAKEN = frozenset({"mean", "std", "unscorable"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +109,7 @@ def score(
     `Scores`.
 
   Raises:
-    ValueError: if the reward function leaves out `reward`; it names the function.
+    UserError: if the reward function leaves out `reward`, or uses a name that is taken.
   """
   tokens, mask = jax.device_get((rollout.tokens, rollout.mask))
   texts = completion_texts(tokenizer, tokens, mask)
@@ -114,9 +118,14 @@ def score(
     for text in group:
       scores = reward(example.prompt, text, example.ground_truth)
       if "reward" not in scores:
-        raise ValueError(
+        raise UserError(
           f"the reward function {reward!r} returned the scores {sorted(scores)}; 'reward' "
           "must be among them"
+        )
+      if taken := _TAKEN & scores.keys():
+        raise UserError(
+          f"the reward function {reward!r} returned a score named {min(taken)!r}; the "
+          f"names {', '.join(sorted(_TAKEN))} are those of statistics of the reward"
         )
       rows.append(scores)
 
@@ -146,14 +155,14 @@ def rollout_metrics(rollout: Rollout, scores: Scores) -> dict[str, float]:
     scores: of the same completions.
 
   Returns:
-    Scalars. Statistics of rewards are over completions that could be scored; a group
-    without two different rewards among them counts as one of zero variance.
+    Scalars. Statistics of rewards are over completions that could be scored, nan if there
+    are none; a group without two different rewards counts as one of zero variance.
   """
   mask, finished = jax.device_get((rollout.mask, rollout.finished))
   rewards, valid = scores.rewards, scores.valid
   highest = np.where(valid, rewards, -np.inf).max(axis=-1)
   lowest = np.where(valid, rewards, np.inf).min(axis=-1)
-  scored = rewards[valid] if valid.any() else np.zeros(1, np.float32)
+  scored = rewards[valid] if valid.any() else np.full(1, np.nan, np.float32)
   metrics = {
     "reward/mean": scored.mean(),
     "reward/std": scored.std(),

@@ -13,16 +13,17 @@ from pgax.models.partitioning import batch_sharding
 from pgax.training.checkpoint import Checkpoints
 from pgax.training.config import RunConfig
 from pgax.training.evaluation import Evaluation, evaluate
+from pgax.training.health import check_finite
 from pgax.training.mesh import make_mesh
-from pgax.training.preflight import check_run
 from pgax.training.records import Sample, make_samples
 from pgax.training.rollout import Sampler, Stopwatch, rollout_metrics, score
 from pgax.training.state import (
   TrainState,
+  abstract_state,
   begin_reinforcement,
   init_state,
   make_optimizer,
-  state_shardings,
+  shardings_of,
   step_keys,
 )
 from pgax.training.step import make_imitation_step, make_train_step
@@ -34,7 +35,7 @@ class Run:
   Args:
     config: the run.
     tokenizer: of the model.
-    workdir: an open folder of this run (see `training.workdir`).
+    workdir: folder of the run, open already (see `training.workdir`).
   """
 
   def __init__(self, config: RunConfig, tokenizer: PreTrainedTokenizerFast, workdir: Path):
@@ -44,14 +45,12 @@ class Run:
     sampling = config.sampling
     self.collate = CollatePrompts(tokenizer, sampling.max_prompt_tokens)
     demonstrations = CollateDemonstrations(self.collate, sampling.max_tokens)
-    check_run(config, self.model, self.mesh, demonstrations)
     self.sampler = Sampler(self.model, tokenizer, self.mesh, sampling.max_tokens)
     self.warm_optimizer = make_optimizer(config.warm_start.optimizer)
     self.optimizer = make_optimizer(config.optimizer)
-    # Both optimizers are of one kind, so this is the layout of the state in both stages.
-    self.shardings = state_shardings(
-      self.model, config.algorithm, self.optimizer, self.mesh
-    )
+    # Both optimizers are of one kind, so this is the state's layout in both stages.
+    self.abstract = abstract_state(self.model, config.algorithm, self.optimizer, self.mesh)
+    self.shardings = shardings_of(self.abstract)
     self.imitation_step = make_imitation_step(
       self.model, self.warm_optimizer, shardings=self.shardings
     )
@@ -73,14 +72,14 @@ class Run:
 
   def start(self) -> TrainState:
     """The state to go on from: of the last checkpoint, or fresh."""
-    config = self.config
-    first = self.warm_optimizer if config.warm_start.steps else self.optimizer
-    state = init_state(self.model, config.algorithm, first, self.mesh, config.seed)
     if self.checkpoints.latest() is not None:
-      state, positions = self.checkpoints.restore(state)
+      state, positions = self.checkpoints.restore(self.abstract)
       for name, iterator in self.iterators.items():
         iterator.set_state(positions[name])
-    return state
+      return state
+    config = self.config
+    first = self.warm_optimizer if config.warm_start.steps else self.optimizer
+    return init_state(self.model, config.algorithm, first, self.mesh, config.seed)
 
   def save(self, state: TrainState) -> None:
     """Writes a checkpoint."""
@@ -92,10 +91,13 @@ class Run:
     batch = next(self.iterators["warm_start"])
     arrays = (batch.prompts.tokens, batch.prompts.mask, batch.tokens, batch.mask)
     arrays = jax.device_put(arrays, batch_sharding(self.mesh))
-    state, metrics = self.imitation_step(state, *arrays)
-    if int(state.step) == self.config.warm_start.steps:
+    state, told = self.imitation_step(state, *arrays)
+    metrics = {name: float(value) for name, value in told.items()}
+    step = int(state.step)
+    check_finite(step, metrics)
+    if step == self.config.warm_start.steps:
       state = begin_reinforcement(state, self.optimizer, self.shardings)
-    return state, {name: float(value) for name, value in metrics.items()}
+    return state, metrics
 
   def reinforce(
     self, state: TrainState, log: Callable[[list[Sample]], None] | None
@@ -113,6 +115,7 @@ class Run:
     state, update = self.train_step(state, rollout, *rewards)
     times["time/train"] = watch.lap(state, update)
     metrics = {name: float(value) for name, value in update.metrics.items()}
+    check_finite(int(state.step) - self.config.warm_start.steps, metrics)
     if log:
       log(make_samples(self.tokenizer, prompts, rollout, scores, update.advantages))
     return state, rollout_metrics(rollout, scores) | metrics | times
@@ -123,8 +126,6 @@ class Run:
     problems = [self.config.task.held_out[i] for i in range(count)]
     # As many at a time as a rollout has completions: the same memory.
     size = self.config.sampling.prompts * self.config.sampling.group
-    devices = self.mesh.size
-    size = -(-min(size, count) // devices) * devices
     return evaluate(
       self.sampler, state.params, problems, self.collate, self.config.reward, size
     )

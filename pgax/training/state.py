@@ -75,13 +75,13 @@ def _fresh(
   )
 
 
-def state_shardings(
+def abstract_state(
   model: Decoder,
   algorithm: Algorithm,
   optimizer: optax.GradientTransformation,
   mesh: Mesh,
 ) -> TrainState:
-  """Where every part of the state lies: moments where their parameters do.
+  """Shapes of the state and where its parts lie, nothing computed.
 
   Args:
     model: the decoder.
@@ -90,12 +90,13 @@ def state_shardings(
     mesh: of the devices.
 
   Returns:
-    A `TrainState` of `NamedSharding`s.
+    A `TrainState` of `jax.ShapeDtypeStruct`s with shardings: moments lie where their
+    parameters do.
   """
   make = functools.partial(_fresh, model=model, algorithm=algorithm, optimizer=optimizer)
   abstract = jax.eval_shape(make, jax.random.key(0))
   everywhere, params = replicated(mesh), param_shardings(model, mesh)
-  return TrainState(
+  shardings = TrainState(
     step=everywhere,
     key=everywhere,
     params=params,
@@ -109,6 +110,16 @@ def state_shardings(
     ),
     kl_state=jax.tree.map(lambda _: everywhere, abstract.kl_state),
   )
+  return jax.tree.map(
+    lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+    abstract,
+    shardings,
+  )
+
+
+def shardings_of(state: TrainState) -> TrainState:
+  """Where the parts of a state lie, abstract or not."""
+  return jax.tree.map(lambda x: x.sharding, state)
 
 
 def init_state(
@@ -131,7 +142,7 @@ def init_state(
     A `TrainState` at step 0 whose reference is the policy itself.
   """
   make = functools.partial(_fresh, model=model, algorithm=algorithm, optimizer=optimizer)
-  shardings = state_shardings(model, algorithm, optimizer, mesh)
+  shardings = shardings_of(abstract_state(model, algorithm, optimizer, mesh))
   return jax.jit(make, out_shardings=shardings)(jax.random.key(seed))
 
 
@@ -143,7 +154,7 @@ def begin_reinforcement(
   Args:
     state: at the end of the warm start.
     optimizer: of the policy.
-    shardings: from `state_shardings`.
+    shardings: of the state, from `shardings_of`.
 
   Returns:
     The state that the first reinforcement step takes.

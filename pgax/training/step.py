@@ -94,7 +94,7 @@ def make_train_step(
     optimizer: how.
     microbatches: parts that an optimizer step's gradient is summed up from.
     temperature: of the policy.
-    shardings: of the state (see `state_shardings`). What comes out is then laid out as
+    shardings: of the state (see `shardings_of`). What comes out is then laid out as
       what went in, and the second step is the first one's program.
 
   Returns:
@@ -113,24 +113,24 @@ def make_train_step(
     total, sums = loss(algorithm, logp, part, coef)
     return total, (sums, masked_sum(entropy, part.mask))
 
-  def sum_gradients(params: PyTree, batch: Batch, coef: Array) -> _Sums:
+  def update(params: PyTree, opt_state: PyTree, batch: Batch, coef: Array) -> tuple:
+    """One optimizer step, its gradient summed up over microbatches."""
+
     def add(total: _Sums, part: Batch) -> tuple[_Sums, None]:
       (value, (parts, entropy)), gradient = jax.value_and_grad(objective, has_aux=True)(
         params, part, coef
       )
-      new = _Sums(gradient, value, parts, entropy)
-      return jax.tree.map(jnp.add, total, new), None
+      return jax.tree.map(jnp.add, total, _Sums(gradient, value, parts, entropy)), None
 
     zero = jnp.float32(0)
-    zeros = _Sums(jax.tree.map(jnp.zeros_like, params), zero, LossSums(*[zero] * 3), zero)
-    return jax.lax.scan(add, zeros, split(batch, microbatches))[0]
-
-  def optimise(carry: tuple[PyTree, PyTree], batch: Batch, coef: Array):
-    params, opt_state = carry
-    sums = sum_gradients(params, batch, coef)
+    zeros = _Sums(
+      jax.tree.map(jnp.zeros_like, params), zero, LossSums(zero, zero, zero), zero
+    )
+    sums, _ = jax.lax.scan(add, zeros, split(batch, microbatches))
     updates, opt_state = optimizer.update(sums.gradient, opt_state, params)
-    told = (sums.loss, optax.tree.norm(sums.gradient), sums.parts.clipped, sums.entropy)
-    return (optax.apply_updates(params, updates), opt_state), told
+    norm = optax.tree.norm(sums.gradient)
+    told = sums._replace(gradient=None), norm
+    return optax.apply_updates(params, updates), opt_state, told
 
   out_shardings = None if shardings is None else (shardings, None)
 
@@ -145,18 +145,23 @@ def make_train_step(
     coef = penalty.controller.value(state.kl_state) if penalty else jnp.float32(0)
     batch = prepare(algorithm, rollout, rewards, valid, old_logp, ref_logp, coef)
 
-    def epoch(carry, key):
-      order = jax.random.permutation(key, rewards.shape[0])
-      whole = algorithm.minibatches == 1  # then the order can't matter
-      shuffled = batch if whole else jax.tree.map(lambda x: x[order], batch)
-      parts = split(shuffled, algorithm.minibatches)
-      # Weights are those of the global batch. A minibatch holds a part of their sum, so it
-      # is scaled up to estimate the same loss.
-      parts = parts.replace(weights=parts.weights * algorithm.minibatches)
-      return jax.lax.scan(lambda c, part: optimise(c, part, coef), carry, parts)
+    # Weights are those of the global batch. A minibatch holds a part of their sum, so it is
+    # scaled up to estimate the same loss.
+    scaled = batch.replace(weights=batch.weights * algorithm.minibatches)
 
-    (params, opt_state), (losses, norms, clipped, entropy) = jax.lax.scan(
-      epoch, (state.params, state.opt_state), jax.random.split(key, algorithm.epochs)
+    def minibatch(carry: tuple, rows: Array) -> tuple:
+      whole = algorithm.minibatches == 1  # then the order can't matter
+      some = scaled if whole else jax.tree.map(lambda x: x[rows], scaled)
+      *carry, told = update(*carry, some, coef)
+      return tuple(carry), told
+
+    prompts = rewards.shape[0]
+    keys = jax.random.split(key, algorithm.epochs)
+    orders = jax.vmap(lambda k: jax.random.permutation(k, prompts))(keys)
+    (params, opt_state), (sums, norms) = jax.lax.scan(
+      minibatch,
+      (state.params, state.opt_state),
+      orders.reshape(-1, prompts // algorithm.minibatches),
     )
     kl_state = state.kl_state
     if penalty:
@@ -166,12 +171,15 @@ def make_train_step(
     tokens = jnp.maximum(jnp.sum(batch.mask), 1) * algorithm.epochs
     sampler_error = jnp.abs(old_logp - rollout.logp)
     metrics = {
-      "loss": jnp.mean(losses),
+      "loss": jnp.mean(sums.loss),
+      "loss/policy": jnp.mean(sums.parts.policy),
+      "loss/kl": jnp.mean(sums.parts.kl),
       "grad_norm": jnp.mean(norms),
-      "entropy": jnp.sum(entropy) / tokens,
+      "param_norm": optax.tree.norm(params),
+      "entropy": jnp.sum(sums.entropy) / tokens,
       "kl/ref": masked_mean(kl.k3(batch.old_logp, batch.ref_logp), batch.mask),
       "kl/coef": coef,
-      "ratio/clip_fraction": jnp.sum(clipped) / tokens,
+      "ratio/clip_fraction": jnp.sum(sums.parts.clipped) / tokens,
       "ratio/sampler_error": masked_mean(sampler_error, rollout.mask),
     }
     state = state.replace(
@@ -217,6 +225,11 @@ def make_imitation_step(
       params=optax.apply_updates(state.params, updates),
       opt_state=opt_state,
     )
-    return state, {"loss": value, "grad_norm": optax.tree.norm(gradient)}
+    metrics = {
+      "loss": value,
+      "grad_norm": optax.tree.norm(gradient),
+      "param_norm": optax.tree.norm(state.params),
+    }
+    return state, metrics
 
   return imitation_step

@@ -7,6 +7,7 @@ from pathlib import Path
 from pgax.training.errors import UserError
 
 CONFIG = "config.json"
+_PROBE, _UNFINISHED = ".writable", f".{CONFIG}"
 # Settings that a run may change when it goes on: they decide how far it goes and what is
 # looked at, and not what a step computes.
 _FREE = frozenset(
@@ -43,7 +44,7 @@ def open_workdir(workdir: Path, config: Mapping) -> None:
   """
   try:
     workdir.mkdir(parents=True, exist_ok=True)
-    probe = workdir / ".writable"
+    probe = workdir / _PROBE
     probe.write_text("")
     probe.unlink()
   except OSError as error:
@@ -52,7 +53,9 @@ def open_workdir(workdir: Path, config: Mapping) -> None:
     ) from None
   saved = read_config(workdir)
   if saved is None:
-    others = sorted(path.name for path in workdir.iterdir())
+    # What a start that was killed in this very function leaves does not make it foreign.
+    ours = {_PROBE, _UNFINISHED}
+    others = sorted(path.name for path in workdir.iterdir() if path.name not in ours)
     if others:
       raise UserError(
         f"workdir {workdir} holds {', '.join(others[:3])}{' ...' * (len(others) > 3)} but "
@@ -60,7 +63,7 @@ def open_workdir(workdir: Path, config: Mapping) -> None:
       )
   else:
     _compare(workdir, flatten(saved), flatten(config))
-  temporary = workdir / f".{CONFIG}"
+  temporary = workdir / _UNFINISHED
   temporary.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
   temporary.replace(workdir / CONFIG)
 

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pgax.data import gsm8k
+from experiments.configs.gsm8k import get_config
+from experiments.configuration import freeze
+from pgax.data import byte_tokenizer, gsm8k
 from pgax.data.sources import read_gsm8k
 from pgax.rewards import final_answer
+from pgax.training.preflight import check_run
 
 EXCERPT = Path(__file__).parent / "gsm8k"
 WHOLE = Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
@@ -30,6 +33,14 @@ def test_excerpt_has_its_notice_and_no_overlap():
   assert "Permission is hereby granted" in (EXCERPT / "LICENSE").read_text()
   task = gsm8k(str(EXCERPT / "train.jsonl"), str(EXCERPT / "test.jsonl"))
   assert (len(task.train), len(task.held_out)) == (25, 25)
+
+
+@pytest.mark.parametrize("folder", [EXCERPT, *([WHOLE] if WHOLE.is_dir() else [])])
+def test_every_problem_is_within_the_limits_of_its_config(folder):
+  config = get_config()
+  config.task.train_path = f"{folder}/train.jsonl"
+  config.task.held_out_path = f"{folder}/test.jsonl"
+  check_run(freeze(config), byte_tokenizer())
 
 
 @pytest.mark.parametrize(

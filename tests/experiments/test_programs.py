@@ -28,12 +28,11 @@ SMALL = [
   "--config.model.embed_dim=32",
   "--config.model.head_dim=8",
   "--config.model.mlp_dim=48",
-  "--config.warm_start.steps=20",
-  "--config.warm_start.batch_size=4",
-  "--config.warm_start.optimizer.warmup_steps=2",
-  "--config.warm_start.optimizer.decay_steps=20",
+  "--config.warm_start.steps=300",
+  "--config.warm_start.batch_size=16",
+  "--config.warm_start.optimizer.decay_steps=300",
   "--config.steps=30",
-  "--config.eval_problems=4",
+  "--config.eval_problems=8",
   "--config.checkpoint_every=4",
 ]
 
@@ -69,7 +68,7 @@ def trained(tmp_path_factory):
 def test_training_tells_where_it_started_and_arrived(trained):
   workdir, done = trained
   assert re.search(
-    r"held-out accuracy: [\d.]+% after the warm start, [\d.]+% after 30 steps",
+    r"held-out accuracy: [\d.]+% before reinforcement, [\d.]+% after 30 steps",
     done.stdout,
   )
   assert "before:" in done.stdout and "after:" in done.stdout
@@ -127,11 +126,14 @@ def test_evaluate(trained):
   assert "of 5 problems of grpo/held_out" in line
   assert json.loads(told)["problems"] == 5 and 0 <= json.loads(told)["accuracy"] <= 1
   last = read_lines(trained[0] / "metrics.jsonl")[-1]
-  same = call("evaluate", f"--workdir={trained[0]}", "--problems=4")
+  same = call("evaluate", f"--workdir={trained[0]}", "--problems=8")
   told = json.loads(same.stdout.splitlines()[1])
-  assert told["accuracy"] == pytest.approx(last["eval/accuracy"])
-  train = call("evaluate", f"--workdir={trained[0]}", "--problems=3", "--split=train")
-  assert "of 3 problems of grpo/train" in train.stdout
+  assert told["accuracy"] == pytest.approx(last["eval/accuracy"]) and told["step"] == 30
+  # It has learned its few training problems by heart, and is not at 0 for all that.
+  train = call("evaluate", f"--workdir={trained[0]}", "--problems=40", "--split=train")
+  line, told = train.stdout.splitlines()
+  assert "of 40 problems of grpo/train" in line
+  assert 0.2 < json.loads(told)["accuracy"] <= 1
 
 
 def test_sample(trained):
@@ -146,6 +148,26 @@ def test_sample(trained):
   assert again.stdout.splitlines() == lines[:3] and again.returncode == 0
   greedy = call("sample", *arguments, "--temperature=0", "--prompt=1+2=")
   assert len(set(greedy.stdout.splitlines())) == 1
+
+
+def test_a_run_can_be_moved_away_from_its_problems(tmp_path):
+  rows = [{"question": f"{i}+1", "answer": f"#### {i + 1}"} for i in range(4)]
+  for name, some in (("train", rows[:2]), ("test", rows[2:])):
+    (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+  paths = [
+    f"--config.task.train_path={tmp_path}/train.jsonl",
+    f"--config.task.held_out_path={tmp_path}/test.jsonl",
+  ]
+  small = ["--config.model.embed_dim=16", "--config.model.num_layers=1"]
+  limits = ["--config.sampling.max_prompt_tokens=8", "--config.sampling.max_tokens=8"]
+  file = "--config=experiments/configs/gsm8k.py"
+  done = call("train", file, f"--workdir={tmp_path}/run", *paths, *small, *limits)
+  assert done.returncode == 0, done.stderr[-3000:]
+  (tmp_path / "train.jsonl").unlink()
+  done = call("sample", f"--workdir={tmp_path}/run", "--prompt=1+1\\n", "--group=1")
+  assert done.returncode == 0 and "over" in done.stdout, done.stderr[-3000:]
+  done = call("evaluate", f"--workdir={tmp_path}/run")
+  assert done.returncode == 2 and "train.jsonl can't be read" in done.stderr
 
 
 def test_gsm8k_goes_through_everything(trained, tmp_path):
@@ -217,6 +239,14 @@ def test_bad_settings_get_a_message(tmp_path, arguments, told):
   done = call("train", f"--workdir={tmp_path / 'run'}", *arguments)
   assert done.returncode != 0 and re.search(told, done.stderr), done.stderr[-2000:]
   assert "Traceback" not in done.stderr
+
+
+def test_a_refused_command_can_be_mended(tmp_path):
+  bad = [f"--workdir={tmp_path}/run", *SMALL, "--config.steps=0"]
+  done = call("train", *bad, "--config.sampling.group=1")
+  assert done.returncode == 2 and "group size is 1" in done.stderr
+  assert not (tmp_path / "run").exists()
+  assert call("train", *bad).returncode == 0
 
 
 def test_bad_folders_get_a_message(trained, tmp_path):

@@ -133,6 +133,7 @@ def test_default_model_is_small():
   [
     ({"num_kv_heads": 3}, "num_kv_heads is 3; it must divide"),
     ({"head_dim": 7}, "head_dim is 7; it must be even"),
+    ({"rope_theta": 0.0}, "rope_theta is 0.0"),
     ({"num_layers": 0}, "num_layers is 0; it must be at least 1"),
   ],
 )

@@ -118,6 +118,8 @@ def test_group_of_one():
 def test_bad_arguments():
   with pytest.raises(ValueError, match="ddof is 2.*0 .*1"):
     advantages.grpo(np.ones(3), ddof=2)
+  with pytest.raises(ValueError, match="eps is -1"):
+    advantages.grpo(np.ones(3), eps=-1)
   with pytest.raises(ValueError, match="group axis"):
     advantages.dr_grpo(np.float32(1))
   with pytest.raises(AssertionError):

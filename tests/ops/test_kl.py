@@ -105,6 +105,11 @@ def test_adaptive_controller(measured, factor):
   assert controller.value(state) == pytest.approx(0.2 * factor, rel=1e-5)
 
 
+def test_adaptive_controller_never_turns_negative():
+  controller = kl.AdaptiveController(coef=0.2, target=6.0, horizon=10)
+  assert controller.update(controller.init(), 0.0, 1000) == 0.0
+
+
 def test_adaptive_controller_needs_a_target():
   with pytest.raises(ValueError, match="target is 0"):
     kl.AdaptiveController(0.1, 0.0, 10)

@@ -112,6 +112,8 @@ def test_no_gradient_into_data():
     ({"clip_low": -0.1}, "clip_low is -0.1"),
     ({"clip_low": 1.5}, "clip_low is 1.5"),
     ({"clip_high": -1}, "clip_high is -1"),
+    ({"clip_high": float("nan")}, "clip_high is nan"),
+    ({"dual_clip": float("nan")}, "dual_clip is nan"),
     ({"dual_clip": 1.0}, "dual_clip is 1.0"),
   ],
 )

@@ -30,6 +30,7 @@ from pgax.rewards.math import parse_answer
     ("#### nan", None),
     ("#### 1e3", None),
     ("### 7", None),
+    ("####\n7", None),
     ("", None),
   ],
 )

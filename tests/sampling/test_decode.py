@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pgax import logprobs
-from pgax.models import completion_logits
+from pgax.models import Decoder, completion_logits
 from pgax.sampling import sample
 from pgax.sampling.logits import next_token
 from tests import tiny
@@ -15,9 +15,9 @@ TOKENS, MASK = tiny.prompts()
 NO_EOS, GROUP, LENGTH = np.array([-1], np.int32), 4, 8
 
 
-def draw(key=0, temperature=1.0, eos=NO_EOS, tokens=TOKENS, mask=MASK):
+def draw(key=0, temperature=1.0, eos=NO_EOS, tokens=TOKENS, mask=MASK, model=tiny.MODEL):
   return sample(
-    tiny.MODEL,
+    model,
     tiny.params(),
     tokens,
     mask,
@@ -79,11 +79,26 @@ def test_eos_is_counted_and_ends_the_completion(rollout):
   assert ended.finished.any() and not ended.finished.all()
 
 
-def test_stops_when_all_are_done():
-  # With every token an EOS one step is enough; a loop that ran on would leave more.
-  everything = np.arange(260, dtype=np.int32)
-  some = draw(eos=everything)
-  assert np.all(np.asarray(some.mask).sum(-1) == 1) and np.all(np.asarray(some.finished))
+class Counting(Decoder):
+  """A decoder that tells of every token that it is asked to read while decoding."""
+
+  def __call__(self, *args):
+    jax.debug.callback(lambda: calls.append(1))
+    return super().__call__(*args)
+
+
+calls = []
+
+
+@pytest.mark.parametrize(
+  ("eos", "steps"), [(np.arange(260, dtype=np.int32), 1), (NO_EOS, LENGTH)]
+)
+def test_stops_when_all_are_done(eos, steps):
+  calls.clear()
+  some = draw(eos=eos, model=Counting(tiny.CONFIG))
+  jax.effects_barrier()
+  assert np.all(np.asarray(some.mask).sum(-1) == steps)
+  assert len(calls) == steps
 
 
 def test_greedy_takes_the_likeliest():

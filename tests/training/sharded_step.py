@@ -12,13 +12,16 @@ import optax
 
 from pgax import algorithms
 from pgax.data import byte_tokenizer
-from pgax.data.prompts import PromptBatch
+from pgax.data.prompts import CollatePrompts, PromptBatch
 from pgax.models.partitioning import batch_sharding
+from pgax.rewards import final_answer
 from pgax.training import enable_compilation_cache
+from pgax.training.evaluation import evaluate
 from pgax.training.mesh import make_mesh
 from pgax.training.rollout import Sampler
-from pgax.training.state import init_state, state_shardings
+from pgax.training.state import abstract_state, init_state, shardings_of
 from pgax.training.step import make_train_step
+from pgax.types import Example
 from tests import tiny
 
 
@@ -27,7 +30,7 @@ def main(fsdp: int, model: int) -> None:
   mesh = make_mesh(fsdp, model)
   # Plain gradient descent, so that the parameters tell of the gradient itself.
   algorithm, optimizer = algorithms.grpo(kl_coef=0.1), optax.sgd(1.0)
-  shardings = state_shardings(tiny.MODEL, algorithm, optimizer, mesh)
+  shardings = shardings_of(abstract_state(tiny.MODEL, algorithm, optimizer, mesh))
   state = init_state(tiny.MODEL, algorithm, optimizer, mesh, seed=0)
   start = jax.device_get(state.params)
   step = make_train_step(
@@ -38,17 +41,22 @@ def main(fsdp: int, model: int) -> None:
   prompts = PromptBatch((), tokens, mask)
   sampler = Sampler(tiny.MODEL, byte_tokenizer(), mesh, max_tokens=6)
   drawn = sampler(state.params, prompts, jax.random.key(0), temperature=1.0, group=2)
+  problems = [Example(f"{i}+1=", str(i + 1)) for i in range(5)]  # no multiple of devices
+  collate = CollatePrompts(sampler.tokenizer, max_prompt_tokens=5)
+  evaluated = evaluate(sampler, state.params, problems, collate, final_answer, batch_size=3)
   rollout = jax.device_put(tiny.rollout(n=16, group=2), place)
   rewards = jax.device_put(tiny.rewards(n=16, group=2), place)
   state, told = step(state, rollout, *rewards)
-  assert step._cache_size() == 1
   gradient = jax.tree.map(lambda a, b: a - b, start, jax.device_get(state.params))
+  state, _ = step(state, rollout, *rewards)
+  assert step._cache_size() == 1  # the second step is the first one's program
   embedding = state.params["params"]["embedding"]
   result = {
     "devices": jax.device_count(),
     "shards": len({str(s.index) for s in embedding.addressable_shards}),
     "prompts_per_device": drawn.tokens.addressable_shards[0].data.shape[0],
     "drawn": np.asarray(drawn.tokens).tolist(),
+    "evaluated": [sample.completion for sample in evaluated.samples],
     "metrics": {name: float(value) for name, value in told.metrics.items()},
     "gradient": [np.asarray(x).ravel()[:64].tolist() for x in jax.tree.leaves(gradient)],
   }

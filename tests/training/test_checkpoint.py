@@ -9,10 +9,10 @@ import pytest
 
 from pgax import algorithms
 from pgax.models import Decoder
-from pgax.training import UserError
+from pgax.training import OptimizerConfig, UserError
 from pgax.training.checkpoint import Checkpoints
 from pgax.training.mesh import make_mesh
-from pgax.training.state import init_state
+from pgax.training.state import abstract_state, init_state, make_optimizer
 from tests import tiny
 
 POSITIONS = {"reinforce": {"next_index": 12}}
@@ -58,6 +58,23 @@ def test_the_last_few_stay(tmp_path):
     2,
     3,
   ]
+
+
+def test_shapes_are_enough_to_restore(tmp_path):
+  optimizer = make_optimizer(OptimizerConfig())
+  state = _state(seed=5, optimizer=optimizer)
+  Checkpoints(tmp_path).save(state, POSITIONS)
+  like = abstract_state(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh())
+  restored, _ = Checkpoints(tmp_path, read_only=True).restore(like)
+  for ours, theirs in zip(jax.tree.leaves(restored), jax.tree.leaves(state), strict=True):
+    np.testing.assert_array_equal(words(ours), words(theirs))
+    assert ours.sharding == theirs.sharding
+
+
+def test_read_only_makes_nothing(tmp_path):
+  with pytest.raises(UserError, match="holds no checkpoint"):
+    Checkpoints(tmp_path, read_only=True).restore(_state())
+  assert list(tmp_path.iterdir()) == []
 
 
 def test_none_there(tmp_path):

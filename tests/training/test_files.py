@@ -1,5 +1,6 @@
 """The files of a run: rows cut back to the checkpoint, folders recognised."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def test_rows_are_json_also_when_not_finite(tmp_path):
   ]
   (row,) = read_lines(tmp_path / "samples.jsonl")
   assert row["completion"] == "é" and row["reward"] is None and row["split"] == "train"
-  assert list((tmp_path / "tensorboard").glob("events*"))
+  (events,) = (tmp_path / "tensorboard").glob("events*")
+  assert b"reward/x" in events.read_bytes() and b"tokens/generated" in events.read_bytes()
 
 
 def test_a_folder_is_made_and_recognised(tmp_path):
@@ -74,6 +76,23 @@ def test_another_configuration_is_refused(tmp_path, config, told):
   with pytest.raises(UserError, match=told):
     open_workdir(tmp_path, config)
   assert read_config(tmp_path) == CONFIG
+
+
+def test_what_a_killed_start_leaves_is_not_foreign(tmp_path):
+  (tmp_path / ".writable").write_text("")
+  (tmp_path / ".config.json").write_text("{")
+  open_workdir(tmp_path, CONFIG)
+  assert read_config(tmp_path) == CONFIG
+
+
+def test_any_text_stays_in_its_row(tmp_path):
+  log = Log(tmp_path, last=-1)
+  for text in ("a\u2028b", "a\x85b", "a\x0bb\nc", "a\x1cb"):
+    log.samples(1, "train", [dataclasses.replace(SAMPLE, completion=text)])
+  log.close()
+  Log(tmp_path, last=1).close()
+  texts = [row["completion"] for row in read_lines(tmp_path / "samples.jsonl")]
+  assert texts == ["a\u2028b", "a\x85b", "a\x0bb\nc", "a\x1cb"]
 
 
 def test_foreign_folders_are_refused_and_left_alone(tmp_path):

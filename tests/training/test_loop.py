@@ -1,7 +1,7 @@
 """The loop: interrupted anywhere, it ends with the same bits as if it never had been."""
 
-import json
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -9,7 +9,8 @@ import pytest
 
 from pgax import algorithms
 from pgax.data import byte_tokenizer
-from pgax.training import train
+from pgax.sampling import decode
+from pgax.training import UserError, train
 from pgax.training.health import DivergedError, check_finite
 from pgax.training.metrics import Log, read_lines
 from pgax.training.run import Run
@@ -39,7 +40,7 @@ CONFIG = tiny.run_config(algorithm=algorithms.grpo(epochs=2, minibatches=2), mic
 
 
 def run(workdir, config=CONFIG):
-  return train(config, byte_tokenizer(), workdir, progress=False)
+  return train(config, byte_tokenizer(), workdir, {"a": 1}, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,10 @@ def test_files_of_a_run(whole):
   result, workdir = whole
   assert result.finished and result.step == 5 and int(result.state.step) == 11
   first, *rows = read_lines(workdir / "metrics.jsonl")
-  assert first.keys() == {"step", "eval/accuracy", "eval/truncated"} and first["step"] == 0
+  assert (
+    first.keys() == {"step", "eval/accuracy", "eval/truncated", "eval/unscorable"}
+    and first["step"] == 0
+  )
   assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
   for row in rows:
     assert row.keys() >= FIXED_NAMES
@@ -157,11 +161,70 @@ def test_without_a_warm_start(tmp_path):
   assert result.finished and int(result.state.step) == 1
 
 
+@pytest.mark.parametrize("number", [0, 3])
+def test_fewer_steps_than_done_is_done(whole, tmp_path, number):
+  fewer = tiny.run_config(algorithm=CONFIG.algorithm, microbatches=2, steps=number)
+  assert run(whole[1], fewer).finished
+  first = run(tmp_path, tiny.run_config(steps=0))
+  assert first.finished and first.step == 0
+  assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0]
+
+
+def test_interrupted_before_the_first_evaluation_is_not_finished(tmp_path, monkeypatch):
+  def stop(self, *args):
+    signal.raise_signal(signal.SIGINT)
+    return imitate(self, *args)
+
+  imitate = Run.imitate
+  monkeypatch.setattr(Run, "imitate", stop)
+  assert not run(tmp_path, tiny.run_config(steps=0)).finished
+
+
+def test_programs_are_traced_once_in_the_whole_run(tmp_path, monkeypatch):
+  runs = []
+  start = Run.start
+  monkeypatch.setattr(Run, "start", lambda self: (runs.append(self), start(self))[1])
+  short = tiny.run_config(steps=3)
+  run(tmp_path, short)
+  run(tmp_path, tiny.run_config(steps=5))  # goes on from a checkpoint
+  assert [r.imitation_step._cache_size() for r in runs] == [1, 0]
+  assert [r.train_step._cache_size() for r in runs] == [1, 1]
+
+
+def test_sampler_is_traced_once_a_shape(tmp_path):
+  before = decode.sample._cache_size()
+  odd = tiny.SamplingConfig(prompts=2, group=3, max_prompt_tokens=5, max_tokens=15)
+  run(tmp_path, tiny.run_config(sampling=odd, steps=5))
+  assert decode.sample._cache_size() == before + 2  # for rollouts, and for evaluation
+
+
+def test_in_another_thread(whole, tmp_path):
+  with ThreadPoolExecutor() as threads:
+    result = threads.submit(run, tmp_path).result()
+  assert_same_state(result.state, whole[0].state)
+
+
+def test_tensorboard_has_what_a_checkpoint_has(whole):
+  files = (whole[1] / "tensorboard").glob("events*")
+  written = b"".join(path.read_bytes() for path in files)
+  assert all(name.encode() in written for name in FIXED_NAMES - {"step"})
+
+
+def test_a_refused_run_leaves_no_trace(tmp_path):
+  alone = tiny.SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
+  with pytest.raises(UserError, match="group size is 1"):
+    run(tmp_path / "run", tiny.run_config(sampling=alone))
+  assert list(tmp_path.iterdir()) == []
+
+
 def test_not_finite_stops_the_run(tmp_path):
-  with pytest.raises(DivergedError, match="grad_norm is nan at step 7"):
-    check_finite(7, {"loss": 1.0, "grad_norm": float("nan")})
-  check_finite(7, {"loss": 1.0, "grad_norm": 2.0})
+  good = {"loss": 1.0, "grad_norm": 2.0, "param_norm": 3.0}
+  check_finite(7, good)
+  for name in good:
+    with pytest.raises(DivergedError, match=f"{name} is nan at step 7"):
+      check_finite(7, good | {name: float("nan")})
   wild = tiny.OptimizerConfig(learning_rate=1e38, warmup_steps=0, clip_norm=1e38)
-  with pytest.raises(DivergedError, match="at step"):
+  with pytest.raises(DivergedError, match="param_norm is inf at step 1;"):
     run(tmp_path, tiny.run_config(optimizer=wild, steps=5))
-  assert json.loads(json.dumps(read_lines(tmp_path / "metrics.jsonl")))
+  # What was saved is from before it.
+  assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0]

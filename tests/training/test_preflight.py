@@ -5,20 +5,15 @@ import dataclasses
 import pytest
 
 from pgax import algorithms
-from pgax.data import CollateDemonstrations, CollatePrompts, Task, byte_tokenizer
-from pgax.models import Decoder
+from pgax.data import Task, byte_tokenizer
 from pgax.training import SamplingConfig, UserError, WarmStartConfig
-from pgax.training.mesh import make_mesh
 from pgax.training.preflight import check_run
 from pgax.types import Example
 from tests import tiny
 
 
 def check(config):
-  sampling = config.sampling
-  prompts = CollatePrompts(byte_tokenizer(), sampling.max_prompt_tokens)
-  demonstrations = CollateDemonstrations(prompts, sampling.max_tokens)
-  check_run(config, Decoder(config.model), make_mesh(), demonstrations)
+  check_run(config, byte_tokenizer())
 
 
 def test_a_good_run_passes():
@@ -35,6 +30,11 @@ ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
   ("changes", "told"),
   [
     ({"algorithm": algorithms.rloo(), "sampling": ALONE}, "group size is 1; RLOO"),
+    ({"sampling": ALONE}, "group size is 1; GroupStandardised compares"),
+    (
+      {"algorithm": algorithms.dr_grpo(), "sampling": ALONE},
+      "group size is 1; GroupCentred",
+    ),
     ({"task": LONG}, "prompt '1234\\+1=' has 8 tokens; max_prompt_tokens allows 5"),
     ({"task": WORDY}, "solution .* tokens; max_tokens allows 16"),
     ({"task": SILENT}, "problem '1\\+1=' has no solution"),
@@ -84,6 +84,26 @@ def test_settings_of_parts():
     SamplingConfig(group=0)
   with pytest.raises(ValueError, match="batch_size is 0"):
     WarmStartConfig(batch_size=0)
+
+
+@pytest.mark.parametrize(
+  ("make", "told"),
+  [
+    (lambda: SamplingConfig(temperature=float("inf")), "temperature is inf"),
+    (
+      lambda: tiny.OptimizerConfig(b2=1.0),
+      r"b2 is 1\.0; it must be at least 0 and below 1",
+    ),
+    (lambda: tiny.OptimizerConfig(learning_rate=float("inf")), "learning_rate is inf"),
+    (
+      lambda: WarmStartConfig(steps=2000),
+      "decay_steps is 1000 and warm_start.steps is 2000",
+    ),
+  ],
+)
+def test_settings_out_of_range(make, told):
+  with pytest.raises(ValueError, match=told):
+    make()
 
 
 def test_a_warm_start_that_is_not_done_needs_no_solutions():

@@ -60,6 +60,19 @@ def test_reward_must_be_among_the_scores():
     score(lambda *_: {"accuracy": 1.0}, TOKENIZER, PROMPTS, ROLLOUT)
 
 
+def test_names_of_statistics_are_taken():
+  with pytest.raises(
+    ValueError, match="a score named 'std'; the names mean, std, unscorable"
+  ):
+    score(lambda *_: {"reward": 1.0, "std": 1.0}, TOKENIZER, PROMPTS, ROLLOUT)
+
+
+def test_nothing_scorable_has_no_mean():
+  scores = score(lambda *_: {"reward": np.nan}, TOKENIZER, PROMPTS, ROLLOUT)
+  told = rollout_metrics(ROLLOUT, scores)
+  assert np.isnan(told["reward/mean"]) and told["reward/unscorable"] == 1
+
+
 def test_samples_are_aligned():
   scores = score(final_answer, TOKENIZER, PROMPTS, ROLLOUT)
   samples = make_samples(TOKENIZER, PROMPTS, ROLLOUT, scores, ROLLOUT.logp * 2, limit=6)
@@ -85,11 +98,21 @@ def test_evaluation_counts_every_problem_once():
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(7)]
   found = evaluate(sampler, tiny.params(), problems, COLLATE, reward, batch_size=3)
   assert seen == [e.prompt for e in problems]  # fillers of the last batch are not scored
-  assert found.accuracy == pytest.approx(2 / 6) and found.problems == 7
+  assert found.accuracy == found.parts["reward"] == pytest.approx(2 / 6)
+  assert found.problems == 7 and found.unscorable == pytest.approx(1 / 7)
   assert found.parts["part"] == pytest.approx(13 / 7)
   assert len(found.samples) == 7 and found.samples[6].reward is None
   again = evaluate(sampler, tiny.params(), problems, COLLATE, reward, batch_size=7)
   assert [s.completion for s in again.samples] == [s.completion for s in found.samples]
+
+
+def test_accuracy_is_the_score_of_that_name():
+  sampler = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), max_tokens=4)
+  scores = {"reward": 1.5, "accuracy": 0.25}
+  found = evaluate(
+    sampler, tiny.params(), EXAMPLES, COLLATE, lambda *_: scores, batch_size=4
+  )
+  assert found.accuracy == 0.25 and found.parts["reward"] == 1.5
 
 
 def test_sampler_is_greedy_at_zero():

@@ -10,10 +10,11 @@ from pgax import algorithms
 from pgax.training import OptimizerConfig
 from pgax.training.mesh import make_mesh
 from pgax.training.state import (
+  abstract_state,
   begin_reinforcement,
   init_state,
   make_optimizer,
-  state_shardings,
+  shardings_of,
 )
 from tests import tiny
 
@@ -87,7 +88,9 @@ def test_reference_is_the_policy_after_the_warm_start():
   optimizer = make_optimizer(OptimizerConfig())
   state = init_state(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh(), seed=3)
   state = state.replace(params=jax.tree.map(lambda x: x + 1, state.params))
-  shardings = state_shardings(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh())
+  shardings = shardings_of(
+    abstract_state(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh())
+  )
   begun = begin_reinforcement(state, optimizer, shardings)
   for ours, theirs in zip(
     jax.tree.leaves(begun.ref_params), jax.tree.leaves(state.params), strict=True

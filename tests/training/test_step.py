@@ -11,7 +11,13 @@ import pytest
 from pgax import algorithms, kl
 from pgax.training import OptimizerConfig
 from pgax.training.mesh import make_mesh
-from pgax.training.state import init_state, make_optimizer, state_shardings, step_keys
+from pgax.training.state import (
+  abstract_state,
+  init_state,
+  make_optimizer,
+  shardings_of,
+  step_keys,
+)
 from pgax.training.step import (
   join,
   make_imitation_step,
@@ -74,6 +80,8 @@ def test_first_update_is_on_policy():
   assert told["ratio/sampler_error"] < 1e-6
   # At ratio 1 the surrogate's value is the mean advantage, which sequence means make 0.
   assert told["loss"] == pytest.approx(0, abs=1e-5)
+  assert told["loss/policy"] + 0.04 * told["loss/kl"] == pytest.approx(float(told["loss"]))
+  assert told["loss/policy"] + 0.04 * told["loss/kl"] == pytest.approx(float(told["loss"]))
   _, wrong = update(algorithms.grpo())  # made-up sampler log-probs
   assert wrong["ratio/sampler_error"] > 0.1
 
@@ -145,7 +153,7 @@ def test_nothing_scorable_is_no_update():
 def test_traced_once_and_state_donated():
   algorithm = algorithms.grpo(epochs=2, minibatches=2)
   optimizer = make_optimizer(OptimizerConfig())
-  shardings = state_shardings(tiny.MODEL, algorithm, optimizer, make_mesh())
+  shardings = shardings_of(abstract_state(tiny.MODEL, algorithm, optimizer, make_mesh()))
   step = make_train_step(
     tiny.MODEL, algorithm, optimizer, microbatches=2, shardings=shardings
   )
@@ -165,7 +173,9 @@ def test_no_step_shares_a_key():
 
 def test_imitation_learns_and_is_traced_once():
   optimizer = make_optimizer(OptimizerConfig(learning_rate=3e-3, warmup_steps=0))
-  shardings = state_shardings(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh())
+  shardings = shardings_of(
+    abstract_state(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh())
+  )
   step = make_imitation_step(tiny.MODEL, optimizer, shardings=shardings)
   state = fresh(algorithms.grpo(), optimizer)
   arrays = (
