@@ -1,7 +1,17 @@
 """pgax: policy-gradient reinforcement learning of language models, as pure functions."""
 
 from pgax import algorithms, models, sampling, types
-from pgax.ops import advantages, aggregation, kl, logprobs, masking, surrogates
+from pgax.ops import (
+  advantages,
+  aggregation,
+  correction,
+  kl,
+  logprobs,
+  masking,
+  returns,
+  surrogates,
+  values,
+)
 from pgax.types import Batch, Example, Rollout, Scored, SurrogateLoss
 
 __all__ = [
@@ -13,12 +23,15 @@ __all__ = [
   "advantages",
   "aggregation",
   "algorithms",
+  "correction",
   "kl",
   "logprobs",
   "masking",
   "models",
+  "returns",
   "sampling",
   "surrogates",
   "types",
+  "values",
 ]
 __version__ = "0.1.0"

@@ -66,3 +66,39 @@ def clipped(
   if dual is not None and advantage < 0 and loss > -advantage * dual:
     loss, slope = -advantage * dual, 0.0
   return loss, slope
+
+
+def gspo(logp, old_logp, advantage, low: float, high: float) -> tuple[float, float]:
+  """GSPO's loss of a sequence, and its derivative by the log-probability of any token."""
+  mean = sum(a - b for a, b in zip(logp, old_logp, strict=True)) / len(logp)
+  loss, slope = clipped(mean, 0.0, advantage, low, high)
+  return loss, slope / len(logp)
+
+
+def gmpo(logp, old_logp, advantage, clip: float) -> tuple[float, list[float]]:
+  """GMPO's loss of a sequence, and its derivative by each token's log-probability."""
+  bounded, free = [], []
+  for a, b in zip(logp, old_logp, strict=True):
+    ratio = a - b
+    cut = (advantage > 0 and ratio > clip) or (advantage < 0 and ratio < -clip)
+    bounded.append(math.copysign(clip, advantage) if cut else ratio)
+    free.append(not cut)
+  loss = -advantage * math.exp(sum(bounded) / len(bounded))
+  return loss, [loss / len(bounded) * one for one in free]
+
+
+def token_surrogate(
+  name: str, logp: float, old_logp: float, advantage: float
+) -> tuple[float, float]:
+  """Loss and derivative of one token under CISPO, SAPO or DPPO, at their settings here."""
+  ratio = math.exp(logp - old_logp)
+  if name == "cispo":  # 0.2 below and 0.3 above
+    weight = min(max(ratio, 0.8), 1.3)
+    return -weight * advantage * logp, -weight * advantage
+  if name == "sapo":
+    tau = 1.0 if advantage > 0 else 1.05
+    gate = 1 / (1 + math.exp(-tau * (ratio - 1)))
+    return -advantage * 4 / tau * gate, -advantage * 4 * gate * (1 - gate) * ratio
+  moved = math.exp(logp) - math.exp(old_logp)  # dppo
+  far = (advantage > 0 and moved > 0.2) or (advantage < 0 and moved < -0.2)
+  return -advantage * ratio, 0.0 if far else -advantage * ratio

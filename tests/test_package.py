@@ -19,9 +19,26 @@ def test_exports_are_explicit_and_there():
 
 def test_fixed_names_are_there():
   for module, names in {
-    pgax.advantages: ("rloo", "grpo", "dr_grpo"),
+    pgax.returns: (
+      "discounted_returns",
+      "td_errors",
+      "n_step_advantages",
+      "gae",
+      "length_adaptive_lambda",
+    ),
+    pgax.advantages: (
+      "rloo",
+      "grpo",
+      "dr_grpo",
+      "remax",
+      "opo",
+      "maxrl",
+      "grpo_process",
+      "whiten",
+    ),
+    pgax.values: ("value_loss",),
     pgax.kl: ("k1", "k2", "k3", "exact", "FixedController", "AdaptiveController"),
-    pgax.surrogates: ("policy_gradient", "clipped"),
+    pgax.surrogates: ("policy_gradient", "clipped", "gspo", "cispo", "sapo"),
     pgax.aggregation: ("sequence_mean", "token_mean", "fixed_length", "sequence_sum"),
     pgax.algorithms: ("Algorithm", "reinforce", "rloo", "grpo", "dr_grpo"),
   }.items():

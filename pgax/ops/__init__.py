@@ -1,5 +1,25 @@
 """Arrays in, arrays out: the formulas of policy-gradient learning."""
 
-from pgax.ops import advantages, aggregation, kl, logprobs, masking, surrogates
+from pgax.ops import (
+  advantages,
+  aggregation,
+  correction,
+  kl,
+  logprobs,
+  masking,
+  returns,
+  surrogates,
+  values,
+)
 
-__all__ = ["advantages", "aggregation", "kl", "logprobs", "masking", "surrogates"]
+__all__ = [
+  "advantages",
+  "aggregation",
+  "correction",
+  "kl",
+  "logprobs",
+  "masking",
+  "returns",
+  "surrogates",
+  "values",
+]

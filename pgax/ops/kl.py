@@ -73,6 +73,26 @@ def k3(logp: Array, ref_logp: Array) -> Array:
   return jnp.expm1(jnp.minimum(d, MAX_LOG_RATIO)) - d
 
 
+def k3_corrected(logp: Array, ref_logp: Array, old_logp: Array) -> Array:
+  """k3 for samples of an older policy, weighted by the importance ratio.
+
+  `exp(logp - old_logp) * k3`, unbiased in value off-policy; gradients flow through the
+  ratio too. On-policy its gradient is that of KL(policy || reference). Source:
+  DeepSeek-V3.2, arXiv 2512.02556.
+
+  Args:
+    logp: `[...]` live log-probabilities under the policy, nats.
+    ref_logp: `[...]` the same tokens under the reference, nats.
+    old_logp: `[...]` the same tokens under the policy that drew them, nats.
+
+  Returns:
+    `[...]` float32, nats.
+  """
+  log_ratio = -_log_ratio(logp, jax.lax.stop_gradient(old_logp))
+  ratio = jnp.exp(jnp.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+  return ratio * k3(logp, ref_logp)
+
+
 def exact(logits: Array, ref_logits: Array) -> Array:
   """The divergence itself, summed over the vocabulary.
 

@@ -26,8 +26,9 @@ def select(x: Array, mask: Array, fill: float = 0.0) -> Array:
   Returns:
     `[...]`, the dtype of `x`.
   """
+  x, mask = jnp.asarray(x), jnp.asarray(mask, bool)
   chex.assert_equal_shape([x, mask])
-  return jnp.where(mask.astype(bool), x, jnp.asarray(fill, x.dtype))
+  return jnp.where(mask, x, jnp.asarray(fill, x.dtype))
 
 
 def masked_sum(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None) -> Array:

@@ -1,0 +1,111 @@
+"""Weights that correct for a sampler whose probabilities differ from the trainer's.
+
+An inference engine in another precision draws tokens from slightly another distribution
+than the one that the trainer computes. Each function takes the log-probabilities of the
+same tokens by both, and gives a weight for the loss of every token; no gradient flows
+through it.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from pgax.ops.kl import MAX_LOG_RATIO
+from pgax.ops.masking import masked_sum, select
+from pgax.types import Array
+
+
+def _ratio(old_logp: Array, rollout_logp: Array) -> Array:
+  chex.assert_equal_shape([old_logp, rollout_logp])
+  difference = jnp.asarray(old_logp, jnp.float32) - jnp.asarray(rollout_logp, jnp.float32)
+  ratio = jnp.exp(jnp.clip(difference, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+  return jax.lax.stop_gradient(ratio)
+
+
+def truncated(old_logp: Array, rollout_logp: Array, cap: float = 2.0) -> Array:
+  """Importance weights, bounded from above.
+
+  `min(exp(old_logp - rollout_logp), cap)`. Source: truncated importance sampling, Ionides
+  2008, as used between inference engine and trainer in 2025.
+
+  Args:
+    old_logp: `[..., T]` by the trainer, before the update, nats.
+    rollout_logp: `[..., T]` by the sampler, nats.
+    cap: the largest weight, positive.
+
+  Returns:
+    `[..., T]` float32.
+
+  Raises:
+    ValueError: if `cap` is not positive.
+  """
+  if not cap > 0:
+    raise ValueError(f"cap is {cap}; it must be positive")
+  return jnp.minimum(_ratio(old_logp, rollout_logp), cap)
+
+
+def icepop(
+  old_logp: Array, rollout_logp: Array, low: float = 0.5, high: float = 5.0
+) -> Array:
+  """Importance weights, 0 where the two disagree too much.
+
+  `exp(old_logp - rollout_logp)` within `[low, high]`, and 0 outside. Source: IcePop, 2025.
+
+  Args:
+    old_logp: `[..., T]` by the trainer, before the update, nats.
+    rollout_logp: `[..., T]` by the sampler, nats.
+    low: the smallest weight that is kept, at least 0.
+    high: the largest weight that is kept, at least `low`.
+
+  Returns:
+    `[..., T]` float32.
+
+  Raises:
+    ValueError: if the bounds are not in order.
+  """
+  if not 0 <= low <= high:
+    raise ValueError(f"low is {low} and high is {high}; they must be in order, from 0 on")
+  ratio = _ratio(old_logp, rollout_logp)
+  return jnp.where((ratio >= low) & (ratio <= high), ratio, 0.0)
+
+
+def sequence(old_logp: Array, rollout_logp: Array, mask: Array, cap: float = 2.0) -> Array:
+  """One truncated importance weight for all tokens of a sequence.
+
+  `min(exp(sum_t (old_logp - rollout_logp)), cap)`, the ratio of the sequences'
+  probabilities.
+
+  Args:
+    old_logp: `[..., T]` by the trainer, before the update, nats.
+    rollout_logp: `[..., T]` by the sampler, nats.
+    mask: `[..., T]` bool or 0/1.
+    cap: the largest weight, positive.
+
+  Returns:
+    `[..., T]` float32.
+
+  Raises:
+    ValueError: if `cap` is not positive.
+  """
+  old_logp, rollout_logp = select(old_logp, mask), select(rollout_logp, mask)
+  total = masked_sum(old_logp - rollout_logp, mask, axis=-1)[..., None]
+  return truncated(jnp.broadcast_to(total, mask.shape), jnp.zeros(mask.shape), cap)
+
+
+def effective_sample_size(weights: Array, mask: Array) -> Array:
+  """How many equally weighted tokens the weights are worth, as a fraction of all.
+
+  `(sum w)**2 / (n * sum w**2)`. Source: Kong 1992.
+
+  Args:
+    weights: `[...]` correction weights.
+    mask: `[...]` bool or 0/1, the shape of `weights`.
+
+  Returns:
+    Float32 scalar between 0 and 1; 1 for equal weights, 0 if there are none.
+  """
+  count = jnp.sum(jnp.asarray(mask, jnp.float32))
+  square = masked_sum(jnp.square(weights), mask) * count
+  return jnp.where(
+    square > 0, masked_sum(weights, mask) ** 2 / jnp.maximum(square, 1e-30), 0.0
+  )

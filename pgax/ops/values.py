@@ -1,0 +1,61 @@
+"""Losses of the value function, per token and never reduced."""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from pgax.types import Array
+
+
+def value_loss(
+  values: Array, old_values: Array, targets: Array, clip: float | None = 0.2
+) -> Array:
+  """Squared error, pessimistic about values that moved far in one update.
+
+  `1/2 max((V - R)**2, (clip(V, V_old - clip, V_old + clip) - R)**2)`. Source: PPO as in
+  arXiv 1707.06347 and arXiv 2203.02155.
+
+  Args:
+    values: `[..., T]` live value estimates, in units of reward.
+    old_values: `[..., T]` those that the update starts from.
+    targets: `[..., T]` the returns, usually lambda-returns.
+    clip: how far a value may move before the loss stops rewarding it; None for no limit.
+
+  Returns:
+    `[..., T]` float32.
+
+  Raises:
+    ValueError: if `clip` is negative.
+  """
+  if clip is not None and clip < 0:
+    raise ValueError(f"clip is {clip}; it must be at least 0, or None for no limit")
+  chex.assert_equal_shape([values, old_values, targets])
+  values = jnp.asarray(values, jnp.float32)
+  old_values, targets = (
+    jax.lax.stop_gradient(jnp.asarray(x, jnp.float32)) for x in (old_values, targets)
+  )
+  loss = jnp.square(values - targets)
+  if clip is not None:
+    near = old_values + jnp.clip(values - old_values, -clip, clip)
+    loss = jnp.maximum(loss, jnp.square(near - targets))
+  return 0.5 * loss
+
+
+def binary_value_loss(logits: Array, targets: Array) -> Array:
+  """Cross-entropy of a sigmoid head, for returns between 0 and 1.
+
+  `-(R log sigmoid(x) + (1 - R) log(1 - sigmoid(x)))`.
+
+  Args:
+    logits: `[..., T]` of the head; the value is their sigmoid.
+    targets: `[..., T]` the returns, in [0, 1].
+
+  Returns:
+    `[..., T]` float32, nats.
+  """
+  chex.assert_equal_shape([logits, targets])
+  logits = jnp.asarray(logits, jnp.float32)
+  targets = jax.lax.stop_gradient(jnp.asarray(targets, jnp.float32))
+  return -(
+    targets * jax.nn.log_sigmoid(logits) + (1 - targets) * jax.nn.log_sigmoid(-logits)
+  )
