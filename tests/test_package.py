@@ -9,6 +9,19 @@ import pgax
 from tests.imports import python_files
 
 ROOT = Path(__file__).parents[1]
+PRESETS = (
+  "reinforce",
+  "rloo",
+  "grpo",
+  "dr_grpo",
+  "gspo",
+  "gmpo",
+  "cispo",
+  "sapo",
+  "dppo",
+  "opo",
+  "maxrl",
+)
 
 
 def test_exports_are_explicit_and_there():
@@ -40,7 +53,7 @@ def test_fixed_names_are_there():
     pgax.kl: ("k1", "k2", "k3", "exact", "FixedController", "AdaptiveController"),
     pgax.surrogates: ("policy_gradient", "clipped", "gspo", "cispo", "sapo"),
     pgax.aggregation: ("sequence_mean", "token_mean", "fixed_length", "sequence_sum"),
-    pgax.algorithms: ("Algorithm", "reinforce", "rloo", "grpo", "dr_grpo"),
+    pgax.algorithms: ("Algorithm", *PRESETS),
   }.items():
     assert all(callable(getattr(module, name)) for name in names)
 

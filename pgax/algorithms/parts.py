@@ -8,6 +8,7 @@ function of the right signature is a part as well.
 import dataclasses
 
 from pgax.ops import advantages, aggregation, surrogates
+from pgax.ops.masking import lengths
 from pgax.types import Array, Batch, Scored, SurrogateLoss
 
 
@@ -59,6 +60,24 @@ class GroupCentred:
 
 
 @dataclasses.dataclass(frozen=True)
+class LengthWeighted:
+  """Reward less the length-weighted mean of its group; see `advantages.opo`."""
+
+  def __call__(self, scored: Scored) -> Array:
+    _needs_group(scored, self)
+    return advantages.opo(scored.rewards, lengths(scored.mask), scored.valid)
+
+
+@dataclasses.dataclass(frozen=True)
+class RelativeToMean:
+  """Reward less the mean of its group, over that mean; see `advantages.maxrl`."""
+
+  def __call__(self, scored: Scored) -> Array:
+    _needs_group(scored, self)
+    return advantages.maxrl(scored.rewards, scored.valid)
+
+
+@dataclasses.dataclass(frozen=True)
 class PolicyGradient:
   """`-A * logp`; see `surrogates.policy_gradient`."""
 
@@ -83,6 +102,65 @@ class Clipped:
       self.clip_high,
       self.dual_clip,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceClipped:
+  """The clip on one ratio for a whole sequence; see `surrogates.gspo`."""
+
+  clip_low: float = 3e-4
+  clip_high: float = 4e-4
+
+  def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
+    return surrogates.gspo(
+      logp, batch.old_logp, batch.advantages, batch.mask, self.clip_low, self.clip_high
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class GeometricMean:
+  """The geometric mean of bounded token ratios; see `surrogates.gmpo`."""
+
+  clip: float = 0.4
+
+  def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
+    return surrogates.gmpo(logp, batch.old_logp, batch.advantages, batch.mask, self.clip)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClippedWeight:
+  """The policy gradient under a clipped importance weight; see `surrogates.cispo`."""
+
+  clip_low: float = 1.0
+  clip_high: float = 0.28
+
+  def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
+    return surrogates.cispo(
+      logp, batch.old_logp, batch.advantages, self.clip_low, self.clip_high
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SoftGate:
+  """A sigmoid in the place of the clip; see `surrogates.sapo`."""
+
+  tau_pos: float = 1.0
+  tau_neg: float = 1.05
+
+  def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
+    return surrogates.sapo(
+      logp, batch.old_logp, batch.advantages, self.tau_pos, self.tau_neg
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TrustedTokens:
+  """The surrogate without tokens that have moved too far; see `surrogates.dppo`."""
+
+  delta: float = 0.2
+
+  def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
+    return surrogates.dppo(logp, batch.old_logp, batch.advantages, self.delta)
 
 
 @dataclasses.dataclass(frozen=True)

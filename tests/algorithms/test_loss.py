@@ -7,8 +7,8 @@ import pytest
 
 from pgax import algorithms, kl, surrogates
 from tests import tiny
+from tests.algorithms.test_presets import PRESETS
 
-PRESETS = [algorithms.reinforce, algorithms.rloo, algorithms.grpo, algorithms.dr_grpo]
 ROLLOUT, (REWARDS, VALID) = tiny.rollout(), tiny.rewards()
 LOGP = ROLLOUT.logp * 1.8  # ratios from 1 down to 0.45, so that the clip acts
 REF = ROLLOUT.logp - 0.3 * ROLLOUT.mask
@@ -111,3 +111,24 @@ def test_k1_in_the_loss_is_possible_but_is_no_penalty():
   np.testing.assert_allclose(
     gradient, batch.weights * (1 - batch.advantages), rtol=1e-5, atol=1e-7
   )
+
+
+OTHERS = [
+  (
+    algorithms.gspo,
+    lambda x, b: surrogates.gspo(x, b.old_logp, b.advantages, b.mask, 3e-4, 4e-4),
+  ),
+  (algorithms.gmpo, lambda x, b: surrogates.gmpo(x, b.old_logp, b.advantages, b.mask)),
+  (algorithms.cispo, lambda x, b: surrogates.cispo(x, b.old_logp, b.advantages, 1.0, 0.28)),
+  (algorithms.sapo, lambda x, b: surrogates.sapo(x, b.old_logp, b.advantages)),
+  (algorithms.dppo, lambda x, b: surrogates.dppo(x, b.old_logp, b.advantages)),
+]
+
+
+@pytest.mark.parametrize(("preset", "surrogate"), OTHERS)
+def test_each_part_calls_its_op(preset, surrogate):
+  batch = _batch(preset())
+  value, _ = algorithms.loss(preset(), LOGP, batch)
+  terms = surrogate(LOGP, batch)
+  expected = jnp.sum(jnp.where(batch.mask, batch.weights * terms.loss, 0.0))
+  assert value == pytest.approx(float(expected), rel=1e-5)

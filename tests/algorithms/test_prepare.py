@@ -9,6 +9,7 @@ import pytest
 
 from pgax import advantages, aggregation, algorithms
 from tests import tiny
+from tests.algorithms.test_presets import PRESETS
 
 ROLLOUT, (REWARDS, VALID) = tiny.rollout(), tiny.rewards()
 LOGP = ROLLOUT.logp
@@ -47,7 +48,19 @@ def test_penalty_in_the_reward():
   np.testing.assert_allclose(batch.advantages, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.rloo, algorithms.reinforce])
+def test_baselines_of_opo_and_maxrl():
+  lengths = np.asarray(ROLLOUT.mask).sum(-1)
+  for algorithm, expected in (
+    (algorithms.opo(), advantages.opo(REWARDS, lengths)),
+    (algorithms.maxrl(), advantages.maxrl(REWARDS)),
+  ):
+    batch = algorithms.prepare(algorithm, ROLLOUT, REWARDS, VALID, LOGP, REF)
+    np.testing.assert_allclose(
+      batch.advantages, np.asarray(expected)[..., None] * ROLLOUT.mask, rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("preset", PRESETS)
 def test_unscorable_and_padding_hold_anything(preset):
   valid = np.array(VALID)
   valid[0, 1] = valid[2] = False

@@ -7,7 +7,19 @@ import pytest
 from pgax import aggregation, algorithms, kl
 from pgax.algorithms import Algorithm, KLPenalty, parts
 
-PRESETS = [algorithms.reinforce, algorithms.rloo, algorithms.grpo, algorithms.dr_grpo]
+PRESETS = [
+  algorithms.cispo,
+  algorithms.dppo,
+  algorithms.dr_grpo,
+  algorithms.gmpo,
+  algorithms.grpo,
+  algorithms.gspo,
+  algorithms.maxrl,
+  algorithms.opo,
+  algorithms.reinforce,
+  algorithms.rloo,
+  algorithms.sapo,
+]
 
 
 def test_parts():
@@ -45,6 +57,39 @@ def test_every_setting_reaches_its_part():
   assert (rloo.kl.controller.coef, rloo.epochs, rloo.minibatches) == (0.2, 3, 2)
   reinforce = algorithms.reinforce(epochs=3, minibatches=2)
   assert (reinforce.epochs, reinforce.minibatches) == (3, 2)
+
+
+@pytest.mark.parametrize(
+  ("algorithm", "surrogate"),
+  [
+    (algorithms.gspo(0.1, 0.2), parts.SequenceClipped(0.1, 0.2)),
+    (algorithms.gmpo(0.3), parts.GeometricMean(0.3)),
+    (algorithms.cispo(0.1, 0.2), parts.ClippedWeight(0.1, 0.2)),
+    (algorithms.sapo(2.0, 3.0), parts.SoftGate(2.0, 3.0)),
+    (algorithms.dppo(0.1), parts.TrustedTokens(0.1)),
+    (algorithms.gspo(), parts.SequenceClipped(3e-4, 4e-4)),
+    (algorithms.gmpo(), parts.GeometricMean(0.4)),
+    (algorithms.cispo(), parts.ClippedWeight(1.0, 0.28)),
+    (algorithms.sapo(), parts.SoftGate(1.0, 1.05)),
+    (algorithms.dppo(), parts.TrustedTokens(0.2)),
+  ],
+)
+def test_surrogates_of_the_others(algorithm, surrogate):
+  assert algorithm.surrogate == surrogate and algorithm.kl is None
+  assert algorithm.advantage == parts.GroupStandardised()
+
+
+def test_advantages_of_the_others():
+  assert algorithms.opo().advantage == parts.LengthWeighted()
+  assert algorithms.maxrl().advantage == parts.RelativeToMean()
+  for preset in (algorithms.opo, algorithms.maxrl):
+    assert preset().surrogate == parts.PolicyGradient()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_epochs_and_minibatches(preset):
+  algorithm = preset(epochs=3, minibatches=2)
+  assert (algorithm.epochs, algorithm.minibatches) == (3, 2)
 
 
 @pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.rloo])

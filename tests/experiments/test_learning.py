@@ -12,14 +12,20 @@ import pytest
 from pgax.training.metrics import read_lines
 
 ROOT = Path(__file__).parents[2]
-RUNS = [
-  ("grpo", 0),
-  ("grpo", 1),
-  ("grpo", 2),
-  ("reinforce", 0),
-  ("rloo", 0),
-  ("dr_grpo", 0),
+PRESETS = [
+  "cispo",
+  "dppo",
+  "dr_grpo",
+  "gmpo",
+  "grpo",
+  "gspo",
+  "maxrl",
+  "opo",
+  "reinforce",
+  "rloo",
+  "sapo",
 ]
+RUNS = [*((name, 0) for name in PRESETS), ("grpo", 1), ("grpo", 2)]
 
 
 @pytest.mark.slow

@@ -214,7 +214,7 @@ def test_gsm8k_goes_through_everything(trained, tmp_path):
     (["--config.steps=many"], "many"),
     (
       ["--config=nowhere.py"],
-      "config file nowhere.py does not exist; .*dr_grpo.py, grpo.py",
+      "config file nowhere.py does not exist; .*dr_grpo.py, gmpo.py, grpo.py",
     ),
     (["--config.reward=x"], "--config.reward can't be set on the command line"),
     (

@@ -115,3 +115,20 @@ def test_adaptive_controller_needs_a_target():
     kl.AdaptiveController(0.1, 0.0, 10)
   with pytest.raises(ValueError, match="horizon is -1"):
     kl.AdaptiveController(0.1, 1.0, -1)
+
+
+def test_corrected_k3():
+  logits = jnp.asarray(LOGITS, jnp.float32)
+  drawn = _log_softmax(np.array([0.1, 0.2, -0.5, 0.4]))  # by an older policy
+
+  def expectation(x, old_logp):
+    terms = kl.k3_corrected(_log_softmax(x), _log_softmax(REF_LOGITS), old_logp)
+    return jnp.sum(jax.lax.stop_gradient(jnp.exp(old_logp)) * terms)
+
+  truth = jax.grad(_true_kl)(logits)
+  assert expectation(logits, drawn) == pytest.approx(float(_true_kl(logits)), rel=1e-5)
+  on_policy = jax.grad(lambda x: expectation(x, _log_softmax(x)))(logits)
+  np.testing.assert_allclose(on_policy, truth, rtol=1e-4)
+  np.testing.assert_allclose(
+    jax.grad(lambda x: expectation(x, drawn))(logits), truth, rtol=1e-4
+  )
