@@ -1,5 +1,6 @@
 """What every program here shares: flags that explain themselves, and how one ends."""
 
+import errno
 import itertools
 import runpy
 import sys
@@ -55,6 +56,12 @@ def run(main: Callable[[], int | None]) -> None:
       return main() or 0
     except UserError as error:
       print(f"error: {error}", file=sys.stderr)
+      return 2
+    except OSError as error:
+      if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        raise
+      where = error.filename or "a file of the run"
+      print(f"error: {where} can't be written: {error.strerror}", file=sys.stderr)
       return 2
     except KeyboardInterrupt:
       print("\nstopped; the same command starts again from what is saved", file=sys.stderr)

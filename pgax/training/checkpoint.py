@@ -45,6 +45,9 @@ class Checkpoints:
     Args:
       state: the state.
       positions: of each data iterator, by its name.
+
+    Raises:
+      UserError: if it can't be written, on a full disk say; the last one is as it was.
     """
     step = int(state.step)
     if step == self.latest():
@@ -53,7 +56,15 @@ class Checkpoints:
       "state": ocp.args.StandardSave(state),
       "positions": ocp.args.JsonSave(positions),
     }
-    self._manager.save(step, args=ocp.args.Composite(**args))
+    last = self.latest()
+    try:
+      self._manager.save(step, args=ocp.args.Composite(**args))
+    except (OSError, ValueError) as error:  # tensorstore tells of a full disk by the latter
+      kept = "there is none yet" if last is None else f"the last complete one is {last}"
+      raise UserError(
+        f"checkpoint {step} can't be written to {self._folder} ({kept}): "
+        f"{str(error).splitlines()[0][:300]}"
+      ) from error
 
   def restore(self, like: TrainState) -> tuple[TrainState, dict[str, dict]]:
     """Reads the last checkpoint.

@@ -103,7 +103,7 @@ def test_no_coefficient_is_no_penalty(preset):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_equal_values_hash_equal_and_can_be_replaced(preset):
   assert preset() == preset() and hash(preset()) == hash(preset())
-  changed = dataclasses.replace(preset(), aggregation=aggregation.token_mean)
+  changed = dataclasses.replace(preset(), aggregation=parts.FixedLength(99))
   assert changed != preset() and changed.surrogate == preset().surrogate
   with pytest.raises(dataclasses.FrozenInstanceError):
     preset().epochs = 3

@@ -77,6 +77,21 @@ def test_read_only_makes_nothing(tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_is_said_and_the_last_one_stays(tmp_path, monkeypatch):
+  checkpoints = Checkpoints(tmp_path)
+  checkpoints.save(_state(seed=1), POSITIONS)
+
+  def full(*args, **kwargs):
+    raise ValueError("RESOURCE_EXHAUSTED: No space left on device\nmore")
+
+  monkeypatch.setattr(checkpoints._manager, "save", full)
+  told = r"checkpoint 1 can't be written to .* \(the last complete one is 0\): RESOURCE"
+  with pytest.raises(UserError, match=told):
+    checkpoints.save(_state().replace(step=jax.numpy.int32(1)), POSITIONS)
+  restored, _ = Checkpoints(tmp_path).restore(_state())
+  np.testing.assert_array_equal(words(restored.key), words(_state(seed=1).key))
+
+
 def test_none_there(tmp_path):
   with pytest.raises(UserError, match="holds no checkpoint"):
     Checkpoints(tmp_path).restore(_state())

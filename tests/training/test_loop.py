@@ -1,13 +1,15 @@
 """The loop: interrupted anywhere, it ends with the same bits as if it never had been."""
 
+import dataclasses
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax import algorithms
+from pgax import algorithms, surrogates
 from pgax.data import byte_tokenizer
 from pgax.sampling import decode
 from pgax.training import UserError, train
@@ -153,6 +155,24 @@ def test_each_step_samples_anew(whole):
   samples = [s for s in read_lines(whole[1] / "samples.jsonl") if s["split"] == "train"]
   texts = {step: [s["completion"] for s in samples if s["step"] == step] for step in (2, 4)}
   assert texts[2] != texts[4]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shy:
+  """A surrogate made here: the policy gradient, for good completions only."""
+
+  floor: float = 0.0
+
+  def __call__(self, logp, batch):
+    return surrogates.policy_gradient(logp, jnp.maximum(batch.advantages, self.floor))
+
+
+def test_an_algorithm_made_outside_the_package(tmp_path):
+  mine = dataclasses.replace(algorithms.grpo(), surrogate=Shy())
+  result = run(tmp_path, tiny.run_config(algorithm=mine, steps=3))
+  assert result.finished
+  rows = read_lines(tmp_path / "metrics.jsonl")[1:]
+  assert all(row["loss"] != 0 for row in rows if row["groups/zero_variance"] < 1)
 
 
 def test_without_a_warm_start(tmp_path):
