@@ -17,9 +17,10 @@ ALLOWED = {
   "pgax/sampling": {"pgax/types", "pgax/ops", "pgax/models"},
   "pgax/rewards": {"pgax/types"},
   "pgax/data": {"pgax/types", "pgax/rewards"},
+  "pgax/interop": {"pgax/types", "pgax/ops"},
   "pgax/report": set(),
 }
-ALLOWED["pgax/training"] = {"pgax/types", *ALLOWED} - {"pgax/report"}
+ALLOWED["pgax/training"] = set(ALLOWED) - {"pgax/report", "pgax/interop"}
 ALLOWED["experiments"] = set(ALLOWED)
 
 

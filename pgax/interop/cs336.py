@@ -1,0 +1,257 @@
+"""The functions of Stanford's CS336 (2025), assignment 5, on flat JAX arrays.
+
+The names, arguments and shapes are those of the assignment: a batch of responses `[batch]`,
+one group after the other, log-probabilities `[batch, length]` and advantages `[batch, 1]`.
+Every function calls the library and holds no formula of its own. JAX has no `.backward()`,
+so `grpo_microbatch_train_step` also returns the gradient.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pgax.ops import advantages as group_advantages
+from pgax.ops import aggregation, logprobs, masking, surrogates
+from pgax.types import Array
+
+LossType = Literal["no_baseline", "reinforce_with_baseline", "grpo_clip"]
+
+
+def compute_group_normalized_rewards(
+  reward_fn: Callable[[str, str], Mapping[str, float]],
+  rollout_responses: Sequence[str],
+  repeated_ground_truths: Sequence[str],
+  group_size: int,
+  advantage_eps: float,
+  normalize_by_std: bool,
+) -> tuple[Array, Array, dict[str, float]]:
+  """Rewards of responses, and their advantages within groups.
+
+  `(R - mean) / (std + advantage_eps)` with the sample's deviation (ddof 1), or `R - mean`.
+  See `advantages.grpo` and `advantages.dr_grpo`.
+
+  Args:
+    reward_fn: response and ground truth to scores, `reward` among them.
+    rollout_responses: `batch` responses, the groups one after the other.
+    repeated_ground_truths: `batch` ground truths, each `group_size` times.
+    group_size: responses of a prompt.
+    advantage_eps: added to the deviation, in units of reward.
+    normalize_by_std: whether to divide by the deviation.
+
+  Returns:
+    Advantages `[batch]`, raw rewards `[batch]`, and statistics: mean, deviation, minimum
+    and maximum of the rewards, and the mean of every other score.
+
+  Raises:
+    ValueError: if the lengths differ, or the group size does not divide them.
+  """
+  batch = len(rollout_responses)
+  if len(repeated_ground_truths) != batch:
+    raise ValueError(
+      f"there are {batch} responses and {len(repeated_ground_truths)} ground truths; there "
+      "must be as many"
+    )
+  if group_size < 1 or not batch or batch % group_size:
+    raise ValueError(
+      f"group_size is {group_size}; it must divide the number of responses, which is "
+      f"{batch}"
+    )
+  pairs = zip(rollout_responses, repeated_ground_truths, strict=True)
+  scores = [reward_fn(response, truth) for response, truth in pairs]
+  raw = jnp.asarray([score["reward"] for score in scores], jnp.float32)
+  grouped = raw.reshape(-1, group_size)
+  if normalize_by_std:
+    found = group_advantages.grpo(grouped, ddof=1, eps=advantage_eps)
+  else:
+    found = group_advantages.dr_grpo(grouped)
+  statistics = {"mean": raw.mean(), "std": raw.std(), "min": raw.min(), "max": raw.max()}
+  metadata = {f"reward_{name}": float(value) for name, value in statistics.items()}
+  for name in scores[0].keys() - {"reward"}:
+    metadata[name] = float(np.mean([score[name] for score in scores]))
+  return found.reshape(-1), raw, metadata
+
+
+def _per_token(column: Array, log_probs: Array) -> Array:
+  """One value for each response, `[batch, 1]`, at all of its tokens."""
+  chex.assert_shape(column, (log_probs.shape[0], 1))
+  return jnp.broadcast_to(column, log_probs.shape)
+
+
+def compute_naive_policy_gradient_loss(
+  raw_rewards_or_advantages: Array, policy_log_probs: Array
+) -> Array:
+  """`-A * logp` at every token; see `surrogates.policy_gradient`.
+
+  Args:
+    raw_rewards_or_advantages: `[batch, 1]`.
+    policy_log_probs: `[batch, length]`, nats.
+
+  Returns:
+    `[batch, length]` float32.
+  """
+  weights = _per_token(raw_rewards_or_advantages, policy_log_probs)
+  return surrogates.policy_gradient(policy_log_probs, weights).loss
+
+
+def compute_grpo_clip_loss(
+  advantages: Array, policy_log_probs: Array, old_log_probs: Array, cliprange: float
+) -> tuple[Array, dict[str, Array]]:
+  """PPO's clipped loss at every token; see `surrogates.clipped`.
+
+  Args:
+    advantages: `[batch, 1]`.
+    policy_log_probs: `[batch, length]`, nats.
+    old_log_probs: `[batch, length]`, nats.
+    cliprange: how far a ratio may be from 1, to either side.
+
+  Returns:
+    `[batch, length]` float32, and `clipped` `[batch, length]`, where the clip acts.
+  """
+  tokens = _per_token(advantages, policy_log_probs)
+  found = surrogates.clipped(policy_log_probs, old_log_probs, tokens, cliprange, cliprange)
+  return found.loss, {"clipped": found.clipped}
+
+
+def compute_policy_gradient_loss(
+  policy_log_probs: Array,
+  loss_type: LossType,
+  raw_rewards: Array | None = None,
+  advantages: Array | None = None,
+  old_log_probs: Array | None = None,
+  cliprange: float | None = None,
+) -> tuple[Array, dict[str, Array]]:
+  """One of the three losses at every token.
+
+  Args:
+    policy_log_probs: `[batch, length]`, nats.
+    loss_type: `no_baseline` needs `raw_rewards`, `reinforce_with_baseline` needs
+      `advantages`, `grpo_clip` needs `advantages`, `old_log_probs` and `cliprange`.
+    raw_rewards: `[batch, 1]`.
+    advantages: `[batch, 1]`.
+    old_log_probs: `[batch, length]`, nats.
+    cliprange: how far a ratio may be from 1.
+
+  Returns:
+    `[batch, length]` float32, and what the loss tells of itself.
+
+  Raises:
+    ValueError: if the loss type is none of these, or lacks what it needs.
+  """
+
+  def needs(**given) -> None:
+    missing = [name for name, value in given.items() if value is None]
+    if missing:
+      raise ValueError(f"loss_type {loss_type!r} needs {', '.join(missing)}")
+
+  match loss_type:
+    case "no_baseline":
+      needs(raw_rewards=raw_rewards)
+      return compute_naive_policy_gradient_loss(raw_rewards, policy_log_probs), {}
+    case "reinforce_with_baseline":
+      needs(advantages=advantages)
+      return compute_naive_policy_gradient_loss(advantages, policy_log_probs), {}
+    case "grpo_clip":
+      needs(advantages=advantages, old_log_probs=old_log_probs, cliprange=cliprange)
+      return compute_grpo_clip_loss(advantages, policy_log_probs, old_log_probs, cliprange)
+  raise ValueError(
+    f"loss_type is {loss_type!r}; allowed are 'no_baseline', 'reinforce_with_baseline' and "
+    "'grpo_clip'"
+  )
+
+
+def masked_mean(tensor: Array, mask: Array, dim: int | None = None) -> Array:
+  """Mean where the mask is 1; see `masking.masked_mean`.
+
+  Args:
+    tensor: `[...]`.
+    mask: `[...]`, the shape of `tensor`.
+    dim: axis to reduce; all by default.
+
+  Returns:
+    The mean; 0, and not nan, where the mask is empty.
+  """
+  return masking.masked_mean(tensor, mask, dim)
+
+
+def masked_normalize(
+  tensor: Array, mask: Array, normalize_constant: float, dim: int | None = None
+) -> Array:
+  """Sum where the mask is 1, over a constant; see `masking.masked_sum`.
+
+  Args:
+    tensor: `[...]`.
+    mask: `[...]`, the shape of `tensor`.
+    normalize_constant: what the sum is divided by.
+    dim: axis to reduce; all by default.
+
+  Returns:
+    The normalised sum.
+  """
+  return masking.masked_sum(tensor, mask, dim) / normalize_constant
+
+
+def compute_entropy(logits: Array) -> Array:
+  """Entropy of the next-token distribution; see `logprobs.entropy`.
+
+  Args:
+    logits: `[batch, length, vocabulary]`.
+
+  Returns:
+    `[batch, length]` float32, nats.
+  """
+  return logprobs.entropy(logprobs.log_softmax(logits))
+
+
+def grpo_microbatch_train_step(
+  policy_log_probs: Array,
+  response_mask: Array,
+  gradient_accumulation_steps: int,
+  loss_type: LossType,
+  raw_rewards: Array | None = None,
+  advantages: Array | None = None,
+  old_log_probs: Array | None = None,
+  cliprange: float | None = None,
+) -> tuple[Array, dict[str, Array], Array]:
+  """Loss of a microbatch, and its gradient.
+
+  The mean over each response's tokens and then over responses (see
+  `aggregation.sequence_mean`), over the number of microbatches. Gradients of microbatches of
+  one size then add up to that of the batch.
+
+  Args:
+    policy_log_probs: `[batch, length]`, nats.
+    response_mask: `[batch, length]` bool or 0/1, the responses' tokens.
+    gradient_accumulation_steps: number of microbatches in an optimizer step.
+    loss_type: see `compute_policy_gradient_loss`, as the rest.
+    raw_rewards: `[batch, 1]`.
+    advantages: `[batch, 1]`.
+    old_log_probs: `[batch, length]`, nats.
+    cliprange: how far a ratio may be from 1.
+
+  Returns:
+    The scalar loss, what it tells of itself, and the gradient with respect to
+    `policy_log_probs`, `[batch, length]`.
+
+  Raises:
+    ValueError: if there are no accumulation steps, or the loss lacks what it needs.
+  """
+  if gradient_accumulation_steps < 1:
+    raise ValueError(
+      f"gradient_accumulation_steps is {gradient_accumulation_steps}; it must be at least 1"
+    )
+  weights = aggregation.sequence_mean(response_mask) / gradient_accumulation_steps
+
+  def loss(log_probs: Array) -> tuple[Array, dict[str, Array]]:
+    log_probs = masking.select(log_probs, response_mask)
+    tokens, metadata = compute_policy_gradient_loss(
+      log_probs, loss_type, raw_rewards, advantages, old_log_probs, cliprange
+    )
+    return masking.masked_sum(weights * tokens, response_mask), metadata
+
+  log_probs = jnp.asarray(policy_log_probs, jnp.float32)
+  (value, metadata), gradient = jax.value_and_grad(loss, has_aux=True)(log_probs)
+  return value, metadata, gradient
