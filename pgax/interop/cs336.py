@@ -219,8 +219,8 @@ def grpo_microbatch_train_step(
   """Loss of a microbatch, and its gradient.
 
   The mean over each response's tokens and then over responses (see
-  `aggregation.sequence_mean`), over the number of microbatches. Gradients of microbatches of
-  one size then add up to that of the batch.
+  `aggregation.sequence_mean`), over the number of microbatches. Gradients of
+  microbatches of one size then add up to that of the batch.
 
   Args:
     policy_log_probs: `[batch, length]`, nats.

@@ -11,7 +11,7 @@ NOTEBOOKS = sorted((ROOT / "colabs").glob("*.ipynb"))
 
 
 def test_there_are_notebooks():
-  assert [path.stem for path in NOTEBOOKS] == ["compose_losses"]
+  assert [path.stem for path in NOTEBOOKS] == ["clipping", "compose_losses", "gae"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
