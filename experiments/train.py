@@ -43,6 +43,8 @@ def main() -> int:
 
 def _tell(rows: list[dict], samples: list[dict]) -> None:
   evaluated = [row for row in rows if "eval/accuracy" in row]
+  if not evaluated:  # metrics.jsonl was taken away from a run that had ended
+    return
   ends = [("before", evaluated[0]), ("after", evaluated[-1])]
   told = [
     "unknown" if x is None else f"{x:.1%}" for x in (e["eval/accuracy"] for _, e in ends)

@@ -138,6 +138,8 @@ def addition(digits: int = 3, forget_carry: float = 0.0, seed: int = 0) -> Task:
     raise ValueError(f"digits is {digits}; allowed are 1 to 4")
   if not 0 <= forget_carry <= 1:
     raise ValueError(f"forget_carry is {forget_carry}; it must be in [0, 1]")
+  if seed < 0:
+    raise ValueError(f"the task's seed is {seed}; it must be at least 0")
   indices = np.arange(10 ** (2 * digits))
   held_out = is_held_out(*np.divmod(indices, 10**digits), digits)
   # A fixed shuffle: the first k held-out problems are then a fair sample of all of them.

@@ -220,7 +220,7 @@ def grpo_microbatch_train_step(
 
   The mean over each response's tokens and then over responses (see
   `aggregation.sequence_mean`), over the number of microbatches. Gradients of
-  microbatches of one size then add up to that of the batch.
+  microbatches of one size then add up to that of the batch, where no response is empty.
 
   Args:
     policy_log_probs: `[batch, length]`, nats.

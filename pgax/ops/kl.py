@@ -142,8 +142,8 @@ class FixedController:
 class AdaptiveController:
   """A coefficient that steers the divergence to a target; its state is the coefficient.
 
-  `coef <- coef * (1 + n / horizon * clip(kl / target - 1, -0.2, 0.2))`. Source: arXiv
-  1909.08593, section 2.2.
+  `coef <- coef * (1 + min(n / horizon, 1) * clip(kl / target - 1, -0.2, 0.2))`. Source:
+  arXiv 1909.08593, section 2.2; the limit on `n / horizon` is ours.
 
   Attributes:
     coef: the coefficient to begin with.
@@ -168,8 +168,8 @@ class AdaptiveController:
   def update(self, state: Array, kl: Array, n: int) -> Array:
     """The state after `n` completions with a mean divergence of `kl` nats each."""
     error = jnp.clip(jnp.asarray(kl, jnp.float32) / self.target - 1.0, -0.2, 0.2)
-    # A batch larger than five horizons would turn the sign; 0 is as far as it may fall.
-    return state * jnp.maximum(1.0 + error * n / self.horizon, 0.0)
+    # Beyond a horizon a batch says no more: the coefficient can't reach 0, and stay there.
+    return state * (1.0 + error * jnp.minimum(n / self.horizon, 1.0))
 
   def value(self, state: Array) -> Array:
     """The coefficient, a float32 scalar."""

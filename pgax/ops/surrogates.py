@@ -1,7 +1,8 @@
 """Surrogate losses, per token and never reduced.
 
 Each returns `SurrogateLoss(loss, clipped)`, both of the shape of `logp`; `clipped` is true
-where a clip acts. There the gradient is exactly 0, but for CISPO, which bounds a weight.
+where a clip acts. There the gradient is exactly 0, but for CISPO, which bounds a weight;
+the limit of 20 nats on log-ratios (see `ratio`) is not counted as a clip.
 Gradients flow through `logp` only: `old_logp` and `advantages` are data.
 """
 
@@ -30,7 +31,8 @@ def _check_clip(clip_low: float, clip_high: float) -> None:
 def ratio(logp: Array, old_logp: Array) -> Array:
   """Importance ratio of the live policy to the one that the update starts from.
 
-  `exp(clip(logp - sg(old_logp), -20, 20))`: finite whatever the log-probabilities are.
+  `exp(clip(logp - sg(old_logp), -20, 20))`: finite whatever the log-probabilities are. A
+  token beyond these limits has no gradient, whether or not its loss has a clip.
 
   Args:
     logp: `[...]` live log-probabilities, nats.

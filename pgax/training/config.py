@@ -167,6 +167,8 @@ class RunConfig:
 
   def __post_init__(self):
     _at_least(self, 0, "seed", "steps")
+    if self.seed >= 2**31:  # the data's shuffle takes 32 bits, one of them tells the stage
+      raise ValueError(f"seed is {self.seed}; it must be below 2**31")
     _at_least(self, 1, "microbatches", "eval_every", "eval_problems")
     _at_least(self, 1, "checkpoint_every", "keep_checkpoints", "samples_every")
     parts = self.algorithm.minibatches * self.microbatches

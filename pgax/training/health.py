@@ -25,6 +25,6 @@ def check_finite(step: int, metrics: Mapping[str, float]) -> None:
   if bad:
     told = " and ".join(f"{name} is {value}" for name, value in bad.items())
     raise DivergedError(
-      f"{told} at step {step}; the last checkpoint is from before it. Lower the learning "
+      f"{told} at step {step}; what is saved is from before it. Lower the learning "
       "rate (in another workdir: settings of a run don't change)"
     )

@@ -9,6 +9,7 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from pgax.training.config import RunConfig
+from pgax.training.errors import UserError
 from pgax.training.evaluation import Evaluation
 from pgax.training.interrupt import Interrupt
 from pgax.training.metrics import Log
@@ -50,23 +51,28 @@ def train(
     tokenizer: of the model.
     workdir: folder of the run; new, empty, or of an earlier call for the same run.
     record: the configuration as JSON values, kept in the folder as `config.json`; a folder
-      with another one is refused.
+      with another one is refused. Without it nothing but shapes is compared.
     progress: whether to show progress bars.
 
   Returns:
     A `Result`. The state is the same, bit for bit, however often the run was interrupted.
 
   Raises:
-    UserError: if the configuration can't be run or the folder can't be used; nothing is
-      compiled by then, and the folder is as it was.
+    UserError: if the configuration can't be run or the folder can't be used, before
+      anything is compiled.
     DivergedError: if an update is not finite.
   """
   check_run(config, tokenizer)
   open_workdir(workdir, record or {})
-  tokenizer.save_pretrained(workdir / "tokenizer")
   run = Run(config, tokenizer, workdir)
   state, warm = run.start(), config.warm_start.steps
   done = int(state.step)
+  if done - warm > config.steps:
+    raise UserError(
+      f"steps is {config.steps}; the run in {workdir} has done {done - warm} already, and "
+      "can only go further"
+    )
+  tokenizer.save_pretrained(workdir / "tokenizer")
   # The evaluation at step 0 is done again by a run that goes on from there.
   log = Log(workdir, last=done - warm if done > warm else -1)
   begun = False

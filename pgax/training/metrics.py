@@ -16,9 +16,10 @@ def read_lines(path: Path) -> list[dict]:
   if not path.exists():
     return []
   rows = []
+  # A row may have been cut off inside a character: it is no JSON then, however it is read.
   # Only a newline ends a row: text may hold other line separators, and splitlines() would
   # take them for ends.
-  for line in filter(None, path.read_text(encoding="utf-8").split("\n")):
+  for line in filter(None, path.read_text(encoding="utf-8", errors="replace").split("\n")):
     try:
       rows.append(json.loads(line))
     except json.JSONDecodeError:

@@ -17,8 +17,9 @@ from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
 from pgax.types import Example, Rollout
 
-# A list of problems is gone through; of a million generated ones, a spread.
+# All problems are gone through; of a million, as they are generated, a spread.
 _CHECKED_PROBLEMS = 10_000
+_MANY_PROBLEMS = 200_000
 
 
 def check_run(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -109,5 +110,5 @@ def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> 
 
 
 def _checked(examples: Sequence[Example]) -> range:
-  stride = 1 if isinstance(examples, list) else -(-len(examples) // _CHECKED_PROBLEMS)
-  return range(0, len(examples), stride)
+  many = len(examples) > _MANY_PROBLEMS
+  return range(0, len(examples), len(examples) // _CHECKED_PROBLEMS if many else 1)

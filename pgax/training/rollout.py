@@ -72,7 +72,8 @@ class Scores:
     texts: `N` lists of `G` completions.
     rewards: `[N, G]` float32, 0 where not valid.
     valid: `[N, G]` bool, false where the reward was not finite: unscorable.
-    parts: every other score by its name, `[N, G]` float32, nan where it was not told.
+    parts: every other score by its name, `[N, G]` float32, nan where it was not told
+      and where not valid.
   """
 
   texts: list[list[str]]
@@ -135,9 +136,8 @@ def score(
 
   rewards = told("reward")
   valid = np.isfinite(rewards)
-  parts = {
-    name: told(name) for name in sorted({n for row in rows for n in row} - {"reward"})
-  }
+  names = sorted({name for row in rows for name in row} - {"reward"})
+  parts = {name: np.where(valid, told(name), np.float32(np.nan)) for name in names}
   return Scores(texts, np.where(valid, rewards, np.float32(0)), valid, parts)
 
 

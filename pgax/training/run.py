@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 from transformers import PreTrainedTokenizerFast
@@ -12,6 +13,7 @@ from pgax.models.decoder import Decoder
 from pgax.models.partitioning import batch_sharding
 from pgax.training.checkpoint import Checkpoints
 from pgax.training.config import RunConfig
+from pgax.training.errors import UserError
 from pgax.training.evaluation import Evaluation, evaluate
 from pgax.training.health import check_finite
 from pgax.training.mesh import make_mesh
@@ -86,9 +88,15 @@ class Run:
     positions = {name: it.get_state() for name, it in self.iterators.items()}
     self.checkpoints.save(state, positions)
 
+  def _next(self, stage: str) -> Any:
+    try:
+      return next(self.iterators[stage])
+    except ValueError as error:  # a problem over the limit, among too many to check before
+      raise UserError(str(error)) from error
+
   def imitate(self, state: TrainState) -> tuple[TrainState, dict[str, float]]:
     """One step of the warm start; the last one makes the policy its own reference."""
-    batch = next(self.iterators["warm_start"])
+    batch = self._next("warm_start")
     arrays = (batch.prompts.tokens, batch.prompts.mask, batch.tokens, batch.mask)
     arrays = jax.device_put(arrays, batch_sharding(self.mesh))
     state, told = self.imitation_step(state, *arrays)
@@ -104,7 +112,7 @@ class Run:
   ) -> tuple[TrainState, dict[str, float]]:
     """One step of reinforcement; `log` is given some completions, if it is given."""
     watch = Stopwatch()
-    prompts = next(self.iterators["reinforce"])
+    prompts = self._next("reinforce")
     key, _ = step_keys(state.key, state.step)
     sampling = self.config.sampling
     rollout = self.sampler(state.params, prompts, key, sampling.temperature, sampling.group)

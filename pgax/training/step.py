@@ -166,8 +166,9 @@ def make_train_step(
     kl_state = state.kl_state
     if penalty:
       divergence = masked_sum(kl.k1(batch.old_logp, batch.ref_logp), batch.mask, axis=-1)
-      per_completion = masked_mean(divergence, lengths(batch.mask) > 0)
-      kl_state = penalty.controller.update(kl_state, per_completion, rewards.size)
+      measured = lengths(batch.mask) > 0
+      per_completion = masked_mean(divergence, measured)
+      kl_state = penalty.controller.update(kl_state, per_completion, jnp.sum(measured))
     tokens = jnp.maximum(jnp.sum(batch.mask), 1) * algorithm.epochs
     sampler_error = jnp.abs(old_logp - rollout.logp)
     metrics = {

@@ -80,6 +80,7 @@ def test_examples_are_a_function_of_the_seed():
   [
     ({"digits": 0}, "digits is 0; allowed are 1 to 4"),
     ({"digits": 5}, "digits is 5"),
+    ({"seed": -1}, "seed is -1"),
     ({"forget_carry": 1.5}, "forget_carry is 1.5"),
     ({"forget_carry": float("nan")}, "forget_carry is nan"),
   ],

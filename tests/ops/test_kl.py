@@ -105,9 +105,12 @@ def test_adaptive_controller(measured, factor):
   assert controller.value(state) == pytest.approx(0.2 * factor, rel=1e-5)
 
 
-def test_adaptive_controller_never_turns_negative():
+def test_adaptive_controller_of_large_batches_comes_back():
   controller = kl.AdaptiveController(coef=0.2, target=6.0, horizon=10)
-  assert controller.update(controller.init(), 0.0, 1000) == 0.0
+  low = controller.update(controller.init(), 0.0, 1000)
+  assert low == pytest.approx(0.2 * 0.8)
+  assert controller.update(low, 60.0, 1000) == pytest.approx(0.2 * 0.8 * 1.2)
+  assert controller.update(low, 60.0, 0) == low  # a batch that measured nothing
 
 
 def test_adaptive_controller_needs_a_target():

@@ -95,6 +95,14 @@ def test_any_text_stays_in_its_row(tmp_path):
   assert texts == ["a\u2028b", "a\x85b", "a\x0bb\nc", "a\x1cb"]
 
 
+def test_a_row_cut_off_inside_a_character(tmp_path):
+  Log(tmp_path, last=-1).samples(1, "train", [SAMPLE])
+  with (tmp_path / "samples.jsonl").open("ab") as file:
+    file.write('{"step": 2, "prompt": "\ufffd'.encode()[:-1])
+  Log(tmp_path, last=5).close()
+  assert [row["step"] for row in read_lines(tmp_path / "samples.jsonl")] == [1]
+
+
 def test_foreign_folders_are_refused_and_left_alone(tmp_path):
   (tmp_path / "thesis.tex").write_text("precious")
   with pytest.raises(UserError, match=r"holds thesis.tex but no config.json"):

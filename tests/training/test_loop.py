@@ -74,6 +74,7 @@ def test_files_of_a_run(whole):
     assert row.keys() >= FIXED_NAMES
     assert all(np.isfinite(row[name]) for name in FIXED_NAMES)
     assert row["ratio/sampler_error"] < 1e-5
+    assert row["groups/zero_variance"] < 1 and row["grad_norm"] > 1e-2  # there is a signal
     assert ("eval/accuracy" in row) == (row["step"] in (2, 4, 5))
   samples = read_lines(workdir / "samples.jsonl")
   assert {(s["split"], s["step"]) for s in samples} == {
@@ -168,11 +169,14 @@ class Shy:
 
 
 def test_an_algorithm_made_outside_the_package(tmp_path):
-  mine = dataclasses.replace(algorithms.grpo(), surrogate=Shy())
-  result = run(tmp_path, tiny.run_config(algorithm=mine, steps=3))
-  assert result.finished
-  rows = read_lines(tmp_path / "metrics.jsonl")[1:]
-  assert all(row["loss"] != 0 for row in rows if row["groups/zero_variance"] < 1)
+  plain = algorithms.grpo(kl_coef=0.0)
+  mine = dataclasses.replace(plain, surrogate=Shy())
+  result = run(tmp_path / "mine", tiny.run_config(algorithm=mine, steps=3))
+  rows = read_lines(tmp_path / "mine" / "metrics.jsonl")[1:]
+  assert result.finished and any(row["loss/policy"] > 0.1 for row in rows)
+  other = run(tmp_path / "plain", tiny.run_config(algorithm=plain, steps=3))
+  theirs = other.state.params["params"]["embedding"]
+  assert np.any(result.state.params["params"]["embedding"] != theirs)
 
 
 def test_without_a_warm_start(tmp_path):
@@ -181,10 +185,13 @@ def test_without_a_warm_start(tmp_path):
   assert result.finished and int(result.state.step) == 1
 
 
-@pytest.mark.parametrize("number", [0, 3])
-def test_fewer_steps_than_done_is_done(whole, tmp_path, number):
-  fewer = tiny.run_config(algorithm=CONFIG.algorithm, microbatches=2, steps=number)
-  assert run(whole[1], fewer).finished
+def test_fewer_steps_than_done_is_refused(whole, tmp_path):
+  fewer = tiny.run_config(algorithm=CONFIG.algorithm, microbatches=2, steps=3)
+  with pytest.raises(UserError, match=r"steps is 3; the run in .* has done \d already"):
+    run(whole[1], fewer)
+
+
+def test_no_steps_is_an_evaluation(tmp_path):
   first = run(tmp_path, tiny.run_config(steps=0))
   assert first.finished and first.step == 0
   assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0]

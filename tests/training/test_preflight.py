@@ -67,6 +67,7 @@ def test_a_bad_run_is_refused(changes, told):
     ),
     ({"microbatches": 0}, "microbatches is 0; it must be at least 1"),
     ({"steps": -1}, "steps is -1"),
+    ({"seed": 2**31}, "seed is 2147483648"),
     ({"eval_every": 0}, "eval_every is 0"),
   ],
 )

@@ -92,7 +92,7 @@ def test_evaluation_counts_every_problem_once():
   def reward(prompt, completion, ground_truth):
     seen.append(prompt)
     if prompt == "6+1=":
-      return {"reward": float("nan"), "part": 1.0}
+      return {"reward": float("nan"), "part": 100.0}  # of no part: it was not scored
     return {"reward": float(prompt < "2"), "part": 2.0}
 
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(7)]
@@ -100,7 +100,7 @@ def test_evaluation_counts_every_problem_once():
   assert seen == [e.prompt for e in problems]  # fillers of the last batch are not scored
   assert found.accuracy == found.parts["reward"] == pytest.approx(2 / 6)
   assert found.problems == 7 and found.unscorable == pytest.approx(1 / 7)
-  assert found.parts["part"] == pytest.approx(13 / 7)
+  assert found.parts["part"] == 2.0
   assert len(found.samples) == 7 and found.samples[6].reward is None
   again = evaluate(sampler, tiny.params(), problems, COLLATE, reward, batch_size=7)
   assert [s.completion for s in again.samples] == [s.completion for s in found.samples]
