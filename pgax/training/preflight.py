@@ -18,7 +18,7 @@ from pgax.training.mesh import make_mesh
 from pgax.types import Example, Rollout
 
 # All problems are gone through; of a million, as they are generated, a spread.
-_CHECKED_PROBLEMS = 10_000
+_CHECKED_PROBLEMS = 1_000
 _MANY_PROBLEMS = 200_000
 
 

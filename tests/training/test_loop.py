@@ -92,15 +92,18 @@ def test_files_of_a_run(whole):
 
 # Warm start 6 steps, then 5: in the warm start, at its end, and in reinforcement, at a
 # checkpoint and off one.
-@pytest.mark.parametrize("stop_after", [3, 6, 8, 9])
-def test_interrupted_and_given_again(whole, tmp_path, monkeypatch, stop_after):
+@pytest.mark.parametrize(
+  ("stop_after", "number"),
+  [(3, signal.SIGINT), (6, signal.SIGTERM), (8, signal.SIGTERM), (9, signal.SIGINT)],
+)
+def test_interrupted_and_given_again(whole, tmp_path, monkeypatch, stop_after, number):
   calls = []
 
   def counted(method):
     def step(self, *args):
       calls.append(1)
       if len(calls) == stop_after:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
       return method(self, *args)
 
     return step
