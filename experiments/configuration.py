@@ -11,12 +11,14 @@ import pkgutil
 import types
 import typing
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
 from pgax.data import Task
 from pgax.training import RunConfig, UserError
+from pgax.training.workdir import read_config
 from pgax.types import Example
 
 _FUNCTION = "function"
@@ -137,6 +139,25 @@ def _check_names(given: Mapping, allowed: Mapping, where: str) -> None:
       raise UserError(
         f"{where} has no key {name!r}; allowed are {', '.join(sorted(allowed))}"
       )
+
+
+def saved_run(workdir: Path, with_task: bool = True) -> RunConfig:
+  """The configuration that a run was trained with.
+
+  Args:
+    workdir: folder of the run.
+    with_task: whether to make its task, which may read files.
+
+  Returns:
+    A `RunConfig`.
+
+  Raises:
+    UserError: if the folder holds no run, or one whose configuration can't be used.
+  """
+  saved = read_config(workdir)
+  if saved is None:
+    raise UserError(f"{workdir} has no config.json; give the folder of a run")
+  return freeze(from_json(saved), with_task)
 
 
 def to_json(config: ConfigDict) -> dict[str, Any]:

@@ -11,12 +11,11 @@ from pathlib import Path
 from absl import flags
 
 from experiments import program
-from experiments.configuration import freeze, from_json
+from experiments.configuration import freeze, saved_run
 from pgax.data import CollatePrompts
 from pgax.training import UserError
 from pgax.training.evaluation import evaluate
 from pgax.training.policy import load_policy
-from pgax.training.workdir import read_config
 
 _CONFIG = program.define_config(None)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
@@ -32,11 +31,8 @@ _BATCH = flags.DEFINE_integer(
 def main() -> int:
   """Evaluates, and prints a line to read and a line of JSON."""
   workdir = Path(_WORKDIR.value)
-  saved = read_config(workdir)
-  if saved is None:
-    raise UserError(f"{workdir} has no config.json; give the folder of a run")
   own = _CONFIG.value is None
-  trained = freeze(from_json(saved), with_task=own)
+  trained = saved_run(workdir, with_task=own)
   run = trained if own else freeze(_CONFIG.value)
   policy = load_policy(trained, workdir)
   problems = run.task.train if _SPLIT.value == "train" else run.task.held_out

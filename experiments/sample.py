@@ -13,12 +13,10 @@ import numpy as np
 from absl import flags
 
 from experiments import program
-from experiments.configuration import freeze, from_json
+from experiments.configuration import saved_run
 from pgax.data import CollatePrompts
-from pgax.training import UserError
 from pgax.training.policy import load_policy
 from pgax.training.rollout import completion_texts
-from pgax.training.workdir import read_config
 from pgax.types import Example
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
@@ -41,10 +39,7 @@ def _prompts() -> Iterator[str]:
 def main() -> int:
   """Samples completions of every prompt, with their log-probabilities."""
   workdir = Path(_WORKDIR.value)
-  saved = read_config(workdir)
-  if saved is None:
-    raise UserError(f"{workdir} has no config.json; give the folder of a run")
-  run = freeze(from_json(saved), with_task=False)
+  run = saved_run(workdir, with_task=False)
   policy = load_policy(run, workdir)
   collate = CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens)
   sampler = policy.sampler(run.sampling.max_tokens)

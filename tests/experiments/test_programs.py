@@ -13,10 +13,9 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.configuration import freeze, from_json
+from experiments.configuration import saved_run
 from pgax.training.metrics import read_lines
 from pgax.training.policy import load_policy
-from pgax.training.workdir import read_config
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -53,7 +52,7 @@ def call(program, *arguments, **options):
 
 
 def params(workdir):
-  policy = load_policy(freeze(from_json(read_config(workdir))), workdir)
+  policy = load_policy(saved_run(workdir), workdir)
   return jax.device_get(policy.params)
 
 
