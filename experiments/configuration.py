@@ -180,7 +180,10 @@ def from_json(saved: Mapping[str, Any]) -> ConfigDict:
     UserError: if a function that it names is not there.
   """
   try:
-    values = dict(saved) | {"reward": pkgutil.resolve_name(saved["reward"])}
+    values = dict(saved)
+    for name in ("reward", "step_reward"):
+      if values[name] is not None:
+        values[name] = pkgutil.resolve_name(values[name])
     for name in ("task", "algorithm"):
       function = pkgutil.resolve_name(saved[name][_FUNCTION])
       values[name] = saved[name] | {_FUNCTION: function}

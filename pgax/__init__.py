@@ -9,14 +9,16 @@ from pgax.ops import (
   logprobs,
   masking,
   returns,
+  shaping,
   surrogates,
   values,
 )
-from pgax.types import Batch, Example, Rollout, Scored, SurrogateLoss
+from pgax.types import Batch, Example, Feedback, Rollout, Scored, SurrogateLoss
 
 __all__ = [
   "Batch",
   "Example",
+  "Feedback",
   "Rollout",
   "Scored",
   "SurrogateLoss",
@@ -30,6 +32,7 @@ __all__ = [
   "models",
   "returns",
   "sampling",
+  "shaping",
   "surrogates",
   "types",
   "values",

@@ -6,7 +6,7 @@ convention, so a reduction over a group is a reduction over the last axis of `[N
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import flax.struct
@@ -43,19 +43,54 @@ class Rollout:
 
 
 @flax.struct.dataclass
+class Feedback:
+  """What was said of the completions of a rollout.
+
+  Attributes:
+    rewards: `[N, G]` float32; may hold anything where not valid.
+    valid: `[N, G]` bool, false on completions that could not be scored.
+    greedy_rewards: `[N]` float32, reward of each prompt's greedy completion, nan where it
+      could not be scored; None where the algorithm asks for none.
+    step_rewards: `[N, G, T]` float32, the reward of a step at the token that ends it; None
+      where steps are not rewarded.
+    step_ends: `[N, G, T]` bool, true on tokens that end a step; None as above.
+  """
+
+  rewards: Array
+  valid: Array
+  greedy_rewards: Array | None = None
+  step_rewards: Array | None = None
+  step_ends: Array | None = None
+
+
+@flax.struct.dataclass
 class Scored:
   """What an advantage function sees of a scored rollout.
 
   Attributes:
-    rewards: `[N, G]` float32, KL penalty already subtracted where the algorithm puts it
-      in the reward.
+    rewards: `[N, G]` float32, shaped, and KL penalty already subtracted where the
+      algorithm puts it in the reward; 0 where not valid.
     valid: `[N, G]` bool, false on completions that could not be scored.
-    mask: `[N, G, T]` bool, true on tokens that take part in the update.
+    mask: `[N, G, T]` bool, true on sampled tokens of valid completions.
+    penalty: `[N, G, T]` float32, what of the KL penalty was subtracted for each token, its
+      coefficient included; 0 where there is none.
+    baseline: float32 scalar, the algorithm's baseline from the steps before; 0 if it keeps
+      none.
+    values: `[N, G, T]` float32, the critic's value before each token; None without one.
+    greedy_rewards: `[N]` float32, as in `Feedback`.
+    step_rewards: `[N, G, T]` float32, as in `Feedback`.
+    step_ends: `[N, G, T]` bool, as in `Feedback`, true on real tokens only.
   """
 
   rewards: Array
   valid: Array
   mask: Array
+  penalty: Array
+  baseline: Array
+  values: Array | None = None
+  greedy_rewards: Array | None = None
+  step_rewards: Array | None = None
+  step_ends: Array | None = None
 
 
 @flax.struct.dataclass
@@ -67,21 +102,36 @@ class Batch:
     prompt_mask: `[N, P]` bool.
     tokens: `[N, G, T]` int32.
     mask: `[N, G, T]` bool, true on tokens that take part in the update.
+    rewards: `[N, G]` float32, as in `Scored`.
+    valid: `[N, G]` bool, as in `Scored`.
     advantages: `[N, G, T]` float32.
     weights: `[N, G, T]` float32, the weight of every token's loss in the global batch.
     old_logp: `[N, G, T]` float32, log-probability (nats) under the policy that the
       update starts from.
     ref_logp: `[N, G, T]` float32, log-probability (nats) under the reference policy.
+    correction: `[N, G, T]` float32, weight that makes up for a sampler whose probabilities
+      are not the trainer's; 1 where the algorithm does not correct.
+    imitation: `[N, G, T]` float32, weight of every token's negative log-likelihood; None
+      where the algorithm imitates nothing.
+    old_values: `[N, G, T]` float32, the critic's values before the update; None without
+      one.
+    targets: `[N, G, T]` float32, what the critic is to learn; None without one.
   """
 
   prompt_tokens: Array
   prompt_mask: Array
   tokens: Array
   mask: Array
+  rewards: Array
+  valid: Array
   advantages: Array
   weights: Array
   old_logp: Array
   ref_logp: Array
+  correction: Array
+  imitation: Array | None = None
+  old_values: Array | None = None
+  targets: Array | None = None
 
 
 class SurrogateLoss(NamedTuple):
@@ -128,6 +178,54 @@ class DivergenceFn(Protocol):
   """Log-probabilities of policy and reference to a per-token estimate of their KL."""
 
   def __call__(self, logp: Array, ref_logp: Array) -> Array: ...
+
+
+class ShapingFn(Protocol):
+  """Rewards `[N, G]`, which of them are valid, and their rollout, to shaped rewards."""
+
+  def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array: ...
+
+
+class KeepFn(Protocol):
+  """A rollout to `[N, G]` bool: which completions take part in the update."""
+
+  def __call__(self, rollout: Rollout) -> Array: ...
+
+
+class CorrectionFn(Protocol):
+  """Log-probabilities by trainer and sampler, and the mask, to a weight for every token."""
+
+  def __call__(self, old_logp: Array, rollout_logp: Array, mask: Array) -> Array: ...
+
+
+class ValueLossFn(Protocol):
+  """How outputs of the critic's head become values, and what the head is trained by."""
+
+  def values(self, outputs: Array) -> Array:
+    """Outputs of the head to values, in units of reward."""
+
+  def __call__(self, outputs: Array, batch: Batch) -> Array:
+    """Outputs `[N, G, T]` and the batch to a per-token loss."""
+
+
+class StepReward(NamedTuple):
+  """The reward of one step of a completion.
+
+  Attributes:
+    end: number of characters of the completion up to the end of the step.
+    reward: of the step.
+  """
+
+  end: int
+  reward: float
+
+
+class StepRewardFn(Protocol):
+  """Prompt, completion text and ground truth to the rewards of the completion's steps."""
+
+  def __call__(
+    self, prompt: str, completion: str, ground_truth: str
+  ) -> Sequence[StepReward]: ...
 
 
 class RewardFn(Protocol):

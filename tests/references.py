@@ -90,8 +90,14 @@ def gmpo(logp, old_logp, advantage, clip: float) -> tuple[float, list[float]]:
 def token_surrogate(
   name: str, logp: float, old_logp: float, advantage: float
 ) -> tuple[float, float]:
-  """Loss and derivative of one token under CISPO, SAPO or DPPO, at their settings here."""
+  """Loss and derivative of one token under the others, at the settings used here."""
   ratio = math.exp(logp - old_logp)
+  if name == "unclipped":
+    return -advantage * ratio, -advantage * ratio
+  if name == "mdpo":  # of step size 0.5; ratio * k3 = 1 - ratio + ratio log ratio
+    divergence = 1 - ratio + ratio * (logp - old_logp)
+    slope = ratio * (logp - old_logp)
+    return -advantage * ratio + 2 * divergence, -advantage * ratio + 2 * slope
   if name == "cispo":  # 0.2 below and 0.3 above
     weight = min(max(ratio, 0.8), 1.3)
     return -weight * advantage * logp, -weight * advantage
@@ -102,3 +108,67 @@ def token_surrogate(
   moved = math.exp(logp) - math.exp(old_logp)  # dppo
   far = (advantage > 0 and moved > 0.2) or (advantage < 0 and moved < -0.2)
   return -advantage * ratio, 0.0 if far else -advantage * ratio
+
+
+def a_lol(
+  logp, ref_logp, advantage, clip: float, importance: str
+) -> tuple[float, list[float]]:
+  """A-LoL's loss of a completion, its mean over tokens, and the derivative by each."""
+  each = [a - b for a, b in zip(logp, ref_logp, strict=True)]
+  loss, slopes = 0.0, []
+  for a, own in zip(logp, each, strict=True):
+    log_ratio = {"sequence": sum(each), "token": own, "none": 0.0}[importance]
+    weight = min(max(math.exp(log_ratio), 1 - clip), 1 + clip)
+    loss -= max(advantage, 0.0) * weight * a / len(logp)
+    slopes.append(-max(advantage, 0.0) * weight / len(logp))
+  return loss, slopes
+
+
+def mdpo_kimi(log_ratios, rewards, tau: float) -> tuple[float, list[float]]:
+  """Kimi's loss, the mean over a group; its derivative by each completion's log-ratio."""
+  mean, count = sum(rewards) / len(rewards), len(rewards)
+  errors = [r - mean - tau * x for x, r in zip(log_ratios, rewards, strict=True)]
+  return sum(e**2 for e in errors) / (2 * tau * count), [-e / count for e in errors]
+
+
+def _over_pairs(count: int, pair) -> tuple[float, list[float]]:
+  """Mean of `pair(i, j)` over unordered pairs, and its derivative by each of the two."""
+  loss, slopes, pairs = 0.0, [0.0] * count, count * (count - 1) / 2
+  for i in range(count):
+    for j in range(i + 1, count):
+      term, by_i, by_j = pair(i, j)
+      loss += term / pairs
+      slopes[i] += by_i / pairs
+      slopes[j] += by_j / pairs
+  return loss, slopes
+
+
+def copg(log_ratios, rewards, beta: float) -> tuple[float, list[float]]:
+  """CoPG's loss of a group; its derivative by each completion's log-ratio."""
+
+  def pair(i, j):
+    difference = rewards[i] - beta * log_ratios[i] - (rewards[j] - beta * log_ratios[j])
+    return difference**2 / (2 * beta), -difference, difference
+
+  return _over_pairs(len(rewards), pair)
+
+
+def p3o(log_ratios, rewards, clip: float, form: str) -> tuple[float, list[float]]:
+  """P3O's loss of a group; its derivative by each completion's log-ratio."""
+  rho = [math.exp(x) for x in log_ratios]
+
+  def one(i, j):  # PPO's clip, the other ratio a part of the advantage
+    half = (rewards[i] - rewards[j]) / 2
+    return clipped(log_ratios[i], 0.0, half * rho[j], clip, clip)
+
+  def pair(i, j):
+    if form == "separate":
+      (loss_i, by_i), (loss_j, by_j) = one(i, j), one(j, i)
+      return loss_i + loss_j, by_i, by_j
+    weight = (rewards[i] - rewards[j]) / 2 * rho[i] * rho[j]
+    moved = log_ratios[i] - log_ratios[j]
+    plain, bounded = -weight * moved, -weight * min(max(moved, -clip), clip)
+    slope = -weight if plain >= bounded else 0.0
+    return max(plain, bounded), slope, -slope
+
+  return _over_pairs(len(rewards), pair)

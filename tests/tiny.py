@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from pgax import algorithms
 from pgax.data import addition
@@ -16,7 +17,10 @@ from pgax.training import (
   SamplingConfig,
   WarmStartConfig,
 )
-from pgax.types import Rollout
+from pgax.training.learner import Learner
+from pgax.training.mesh import make_mesh
+from pgax.training.state import init_state
+from pgax.types import Feedback, Rollout
 
 CONFIG = DecoderConfig(
   vocab_size=260,
@@ -56,11 +60,31 @@ def rollout(n: int = 4, group: int = 4, length: int = 6, seed: int = 0) -> Rollo
   return Rollout(*map(jnp.asarray, arrays))
 
 
-def rewards(n: int = 4, group: int = 4, seed: int = 0):
-  """Rewards of a few levels, and all valid."""
+def feedback(n: int = 4, group: int = 4, length: int = 6, seed: int = 0) -> Feedback:
+  """Rewards of a few levels, all valid, and everything else that an algorithm may ask."""
   rng = np.random.default_rng(seed)
-  drawn = rng.choice([0.0, 0.5, 1.0], (n, group)).astype(np.float32)
-  return jnp.asarray(drawn), jnp.ones((n, group), bool)
+  rewards = rng.choice([0.0, 0.5, 1.0], (n, group)).astype(np.float32)
+  greedy = rng.choice([0.0, 1.0], n).astype(np.float32)
+  steps = rng.choice([0.0, 1.0], (n, group, length)).astype(np.float32)
+  ends = rng.random((n, group, length)) < 0.5
+  arrays = (rewards, np.ones((n, group), bool), greedy, steps * ends, ends)
+  return Feedback(*map(jnp.asarray, arrays))
+
+
+def values(n: int = 4, group: int = 4, length: int = 6, seed: int = 1):
+  """Values of a critic, `[N, G, T]`."""
+  drawn = np.random.default_rng(seed).random((n, group, length))
+  return jnp.asarray(drawn, jnp.float32)
+
+
+def learner(algorithm, optimizer=None) -> Learner:
+  """The tiny model under an algorithm; plain gradient descent unless told otherwise."""
+  return Learner(MODEL, algorithm, optimizer or optax.sgd(1.0))
+
+
+def state(algorithm, optimizer=None, seed: int = 0):
+  """A fresh state of that learner."""
+  return init_state(learner(algorithm, optimizer), make_mesh(), seed)
 
 
 def any_reward(prompt: str, completion: str, ground_truth: str) -> dict[str, float]:

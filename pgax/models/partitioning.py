@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pgax.models.decoder import Decoder
+from pgax.models.heads import Critic
 from pgax.types import PyTree
 
 # Logical axis of a parameter -> mesh axis. What is not named is replicated.
@@ -20,11 +21,11 @@ RULES = (
 )
 
 
-def param_shardings(model: Decoder, mesh: Mesh) -> PyTree:
+def param_shardings(model: Decoder | Critic, mesh: Mesh) -> PyTree:
   """The sharding of every parameter, by the rule table.
 
   Args:
-    model: the decoder.
+    model: the decoder, or the critic.
     mesh: with axes `data`, `fsdp` and `model`.
 
   Returns:
@@ -50,11 +51,11 @@ def param_shardings(model: Decoder, mesh: Mesh) -> PyTree:
   return shardings
 
 
-def init_params(model: Decoder, key: jax.Array) -> PyTree:
+def init_params(model: Decoder | Critic, key: jax.Array) -> PyTree:
   """Fresh parameters, as plain arrays.
 
   Args:
-    model: the decoder.
+    model: the decoder, or the critic.
     key: random key.
 
   Returns:
@@ -62,6 +63,23 @@ def init_params(model: Decoder, key: jax.Array) -> PyTree:
   """
   tokens = jnp.zeros((1, 1, 1), jnp.int32)
   return nn.unbox(model.init(key, tokens, tokens))
+
+
+def abstract_params(model: Decoder | Critic, mesh: Mesh) -> PyTree:
+  """Shapes of the parameters and where they lie, nothing computed.
+
+  Args:
+    model: the decoder, or the critic.
+    mesh: of the devices.
+
+  Returns:
+    A pytree of `jax.ShapeDtypeStruct` with shardings.
+  """
+  return jax.tree.map(
+    lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+    jax.eval_shape(lambda: init_params(model, jax.random.key(0))),
+    param_shardings(model, mesh),
+  )
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

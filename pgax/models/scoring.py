@@ -4,11 +4,12 @@ import jax.numpy as jnp
 
 from pgax.models.cache import Cache, share_prefix, token_positions
 from pgax.models.decoder import Decoder
+from pgax.models.heads import Critic
 from pgax.types import Array, PyTree
 
 
 def read_prompts(
-  model: Decoder,
+  model: Decoder | Critic,
   params: PyTree,
   prompt_tokens: Array,
   prompt_mask: Array,
@@ -18,7 +19,7 @@ def read_prompts(
   """Reads every prompt once, for all of its completions.
 
   Args:
-    model: the decoder.
+    model: the decoder, or the critic.
     params: its parameters.
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
@@ -39,6 +40,27 @@ def read_prompts(
   return hidden, share_prefix(cache, group, slots)
 
 
+def _completion_features(
+  model: Decoder | Critic,
+  params: PyTree,
+  prompt_tokens: Array,
+  prompt_mask: Array,
+  tokens: Array,
+  mask: Array,
+) -> Array:
+  """Hidden state before every completion token, `[N, G, T, E]`.
+
+  The prompt is read once and its `G` completions attend to it, just as in the sampler.
+  """
+  _, group, length = tokens.shape
+  before, cache = read_prompts(model, params, prompt_tokens, prompt_mask, group, length)
+  start = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)[:, None]
+  positions = token_positions(mask, start)
+  hidden, _ = model.apply(params, tokens, positions, cache, method=model.features)
+  before = jnp.broadcast_to(before, (*hidden.shape[:2], 1, hidden.shape[-1]))
+  return jnp.concatenate([before, hidden[:, :, :-1]], axis=2)
+
+
 def completion_logits(
   model: Decoder,
   params: PyTree,
@@ -48,8 +70,6 @@ def completion_logits(
   mask: Array,
 ) -> Array:
   """Logits from which every completion token was, or would have been, drawn.
-
-  The prompt is read once and its `G` completions attend to it, just as in the sampler.
 
   Args:
     model: the decoder.
@@ -62,11 +82,30 @@ def completion_logits(
   Returns:
     `[N, G, T, V]`; entry `t` is the prediction of token `t`.
   """
-  _, group, length = tokens.shape
-  before, cache = read_prompts(model, params, prompt_tokens, prompt_mask, group, length)
-  start = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)[:, None]
-  positions = token_positions(mask, start)
-  hidden, _ = model.apply(params, tokens, positions, cache, method=model.features)
-  before = jnp.broadcast_to(before, (*hidden.shape[:2], 1, hidden.shape[-1]))
-  hidden = jnp.concatenate([before, hidden[:, :, :-1]], axis=2)
+  hidden = _completion_features(model, params, prompt_tokens, prompt_mask, tokens, mask)
   return model.apply(params, hidden, method=model.unembed)
+
+
+def completion_outputs(
+  critic: Critic,
+  params: PyTree,
+  prompt_tokens: Array,
+  prompt_mask: Array,
+  tokens: Array,
+  mask: Array,
+) -> Array:
+  """Outputs of the critic's head before every completion token: `V_t` sees no token `t`.
+
+  Args:
+    critic: the critic.
+    params: its parameters.
+    prompt_tokens: `[N, P]` int32.
+    prompt_mask: `[N, P]` bool; at least one real token in each row.
+    tokens: `[N, G, T]` int32.
+    mask: `[N, G, T]` bool.
+
+  Returns:
+    `[N, G, T]` float32.
+  """
+  hidden = _completion_features(critic, params, prompt_tokens, prompt_mask, tokens, mask)
+  return critic.apply(params, hidden, method=critic.outputs)

@@ -8,6 +8,7 @@ from pgax.ops import (
   logprobs,
   masking,
   returns,
+  shaping,
   surrogates,
   values,
 )
@@ -20,6 +21,7 @@ __all__ = [
   "logprobs",
   "masking",
   "returns",
+  "shaping",
   "surrogates",
   "values",
 ]

@@ -6,6 +6,7 @@ reward may then hold anything, nan included. Arithmetic is in float32.
 """
 
 import chex
+import jax
 import jax.numpy as jnp
 
 from pgax.ops.masking import masked_mean, masked_sum, select
@@ -233,7 +234,8 @@ def grpo_process(
   Args:
     step_rewards: `[..., G, S]` reward of each step.
     step_mask: `[..., G, S]` bool, true on steps that there are.
-    step_ends: `[..., G, S]` int, index of the token at which a step ends.
+    step_ends: `[..., G, S]` int, index of the token at which a step ends; one beyond the
+      tokens counts for all of them, a negative one for none.
     mask: `[..., G, T]` bool or 0/1, the completions' tokens.
     ddof: 0 or 1, as for `grpo`.
     eps: added to the standard deviation, in units of reward.
@@ -251,10 +253,17 @@ def grpo_process(
   normalised = grpo(
     jnp.reshape(step_rewards, joint), jnp.reshape(step_mask, joint), ddof, eps
   ).reshape(shape)
-  token = jnp.arange(mask.shape[-1])
-  still_to_end = jnp.asarray(step_ends)[..., None, :] >= token[:, None]  # [..., G, T, S]
-  sums = jnp.sum(jnp.where(still_to_end, normalised[..., None, :], 0.0), axis=-1)
-  return select(sums, mask)
+  # Scattered to the tokens where the steps end, and summed from the last token back: no
+  # array is larger than the steps or the tokens.
+  limit = mask.shape[-1]
+  ends = jnp.asarray(step_ends).reshape(-1, shape[-1])
+  # A step that ends beyond the tokens counts for all of them; one that ends before, for
+  # none: it goes to a place that is not there, and is dropped.
+  slots = jnp.where(ends < 0, limit, jnp.minimum(ends, limit - 1))
+  rows = jnp.arange(slots.shape[0])[:, None]
+  at_ends = jnp.zeros((slots.shape[0], limit), jnp.float32)
+  at_ends = at_ends.at[rows, slots].add(normalised.reshape(slots.shape), mode="drop")
+  return select(jax.lax.cumsum(at_ends, axis=1, reverse=True).reshape(mask.shape), mask)
 
 
 def whiten(

@@ -174,3 +174,43 @@ class AdaptiveController:
   def value(self, state: Array) -> Array:
     """The coefficient, a float32 scalar."""
     return state
+
+
+@dataclasses.dataclass(frozen=True)
+class AnnealedController:
+  """A coefficient `1 / t_k` whose step size `t_k` moves linearly; its state counts updates.
+
+  `t_k = start + (end - start) * min(k / steps, 1)` after `k` updates: a step size that
+  shrinks is a penalty that grows. Source: MDPO, arXiv 2005.09814, section 4.1, which takes
+  it from 1 to 0; here it ends above 0, where the coefficient is finite.
+
+  Attributes:
+    start: the step size to begin with, positive.
+    end: the step size at last, positive.
+    steps: number of updates until then.
+  """
+
+  start: float = 1.0
+  end: float = 0.1
+  steps: int = 100
+
+  def __post_init__(self):
+    if not self.start > 0 or not self.end > 0 or not self.steps > 0:
+      raise ValueError(
+        f"start is {self.start}, end is {self.end} and steps is {self.steps}; all must be "
+        "positive"
+      )
+
+  def init(self) -> Array:
+    """The state to begin with."""
+    return jnp.int32(0)
+
+  def update(self, state: Array, kl: Array, n: int) -> Array:
+    """The state after a batch, whatever the divergence was."""
+    del kl, n
+    return state + 1
+
+  def value(self, state: Array) -> Array:
+    """The coefficient, a float32 scalar."""
+    part = jnp.minimum(jnp.asarray(state, jnp.float32) / self.steps, 1.0)
+    return 1.0 / (self.start + (self.end - self.start) * part)

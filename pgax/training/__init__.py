@@ -2,6 +2,7 @@
 
 from pgax.training.compilation_cache import enable_compilation_cache
 from pgax.training.config import (
+  CriticConfig,
   MeshConfig,
   OptimizerConfig,
   RunConfig,
@@ -13,6 +14,7 @@ from pgax.training.loop import Result, train
 from pgax.training.state import TrainState
 
 __all__ = [
+  "CriticConfig",
   "MeshConfig",
   "OptimizerConfig",
   "Result",

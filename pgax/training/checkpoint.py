@@ -7,6 +7,7 @@ import orbax.checkpoint as ocp
 
 from pgax.training.errors import UserError
 from pgax.training.state import TrainState
+from pgax.types import PyTree
 
 
 class Checkpoints:
@@ -79,9 +80,7 @@ class Checkpoints:
       UserError: if there is none, or it has other parameters than `like`; it names the
         first that differs.
     """
-    step = self.latest()
-    if step is None:
-      raise UserError(f"{self._folder} holds no checkpoint; train a run first")
+    step = self._last()
     saved = self._manager.item_metadata(step)["state"]
     _check_same(self._folder / str(step), saved, like)
     args = {
@@ -90,6 +89,36 @@ class Checkpoints:
     }
     restored = self._manager.restore(step, args=ocp.args.Composite(**args))
     return restored["state"], restored["positions"]
+
+  def restore_params(self, like: PyTree) -> tuple[PyTree, int]:
+    """Reads the policy's parameters of the last checkpoint, and nothing else of it.
+
+    Args:
+      like: of the wanted structure, shapes and shardings.
+
+    Returns:
+      The parameters, and the step of the checkpoint.
+
+    Raises:
+      UserError: as `restore` does.
+    """
+    step = self._last()
+    saved = self._manager.item_metadata(step)["state"]
+    folder, wanted = self._folder / str(step), {"params": like}
+    _check_same(folder, {"params": saved["params"]}, wanted)
+    arguments = ocp.args.PyTreeRestore(
+      item=wanted,
+      restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
+      partial_restore=True,
+    )
+    restored = ocp.PyTreeCheckpointHandler().restore(folder / "state", args=arguments)
+    return restored["params"], step
+
+  def _last(self) -> int:
+    step = self.latest()
+    if step is None:
+      raise UserError(f"{self._folder} holds no checkpoint; train a run first")
+    return step
 
   def close(self) -> None:
     """Releases the folder."""
@@ -110,7 +139,7 @@ def _shapes(tree) -> dict[str, tuple[int, ...]]:
   }
 
 
-def _check_same(folder: Path, saved, like: TrainState) -> None:
+def _check_same(folder: Path, saved: PyTree, like: PyTree) -> None:
   before, now = _shapes(saved), _shapes(like)
   for name in sorted(before.keys() | now.keys()):
     if before.get(name) != now.get(name):

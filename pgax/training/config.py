@@ -6,7 +6,7 @@ import math
 from pgax.algorithms import Algorithm
 from pgax.data.tasks import Task
 from pgax.models.config import DecoderConfig
-from pgax.types import RewardFn
+from pgax.types import RewardFn, StepRewardFn
 
 
 def _at_least(config: object, minimum: float, *names: str) -> None:
@@ -81,6 +81,27 @@ class WarmStartConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class CriticConfig:
+  """The critic of an algorithm that has one; plays no part with any other.
+
+  Attributes:
+    start: where its decoder's weights come from: `policy` copies the policy's at the end
+      of the warm start, `fresh` draws new ones, and anything else is the folder of another
+      run, whose policy's are taken. The head starts at zero.
+    optimizer: of the critic.
+  """
+
+  start: str = "policy"
+  optimizer: OptimizerConfig = OptimizerConfig(learning_rate=3e-4)
+
+  def __post_init__(self):
+    if not self.start:
+      raise ValueError(
+        "critic.start is ''; allowed are 'policy', 'fresh' and the folder of a run"
+      )
+
+
+@dataclasses.dataclass(frozen=True)
 class SamplingConfig:
   """How completions are drawn.
 
@@ -131,11 +152,16 @@ class RunConfig:
     algorithm: the policy-gradient algorithm.
     model: shape of the decoder.
     sampling: how completions are drawn.
+    step_reward: rewards the steps of a completion, for algorithms that learn from steps;
+      None for none.
     optimizer: of the policy.
+    critic: of the algorithm's critic.
+    policy_from: folder of another run whose policy this one starts from; empty for fresh
+      weights. A warm start, if there is one, goes on from there.
     warm_start: supervised training before it.
     mesh: layout of the devices.
     seed: of everything random.
-    steps: number of policy-gradient steps.
+    steps: number of policy-gradient steps, those in which the critic alone learns included.
     microbatches: parts that an optimizer step's batch is computed in, to save memory; the
       gradient does not depend on it.
     eval_every: steps between evaluations; there is one before the first and after the
@@ -153,7 +179,10 @@ class RunConfig:
   algorithm: Algorithm
   model: DecoderConfig = DecoderConfig()
   sampling: SamplingConfig = SamplingConfig()
+  step_reward: StepRewardFn | None = None
   optimizer: OptimizerConfig = OptimizerConfig()
+  critic: CriticConfig = CriticConfig()
+  policy_from: str = ""
   warm_start: WarmStartConfig = WarmStartConfig()
   mesh: MeshConfig = MeshConfig()
   seed: int = 0

@@ -8,12 +8,12 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.tokenizer import load_tokenizer
 from pgax.models.decoder import Decoder
+from pgax.models.partitioning import abstract_params
 from pgax.training.checkpoint import Checkpoints
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
 from pgax.training.rollout import Sampler
-from pgax.training.state import abstract_state, make_optimizer
 from pgax.types import PyTree
 
 
@@ -57,16 +57,34 @@ def load_policy(config: RunConfig, workdir: Path) -> Policy:
   if not (workdir / "tokenizer").is_dir():
     raise UserError(f"{workdir} has no folder 'tokenizer'; give the folder of a run")
   model, mesh = Decoder(config.model), make_mesh(config.mesh.fsdp, config.mesh.model)
-  like = abstract_state(model, config.algorithm, make_optimizer(config.optimizer), mesh)
-  checkpoints = Checkpoints(workdir, read_only=True)
-  try:
-    state, _ = checkpoints.restore(like)
-  finally:
-    checkpoints.close()
+  params, step = load_params(model, mesh, workdir)
   return Policy(
-    params=state.params,
-    step=int(state.step) - config.warm_start.steps,
+    params=params,
+    step=step - config.warm_start.steps,
     tokenizer=load_tokenizer(workdir / "tokenizer"),
     model=model,
     mesh=mesh,
   )
+
+
+def load_params(model: Decoder, mesh: Mesh, workdir: Path) -> tuple[PyTree, int]:
+  """Reads the policy's parameters of the last checkpoint of a run.
+
+  Args:
+    model: the decoder that they are for.
+    mesh: of the devices.
+    workdir: folder of the run.
+
+  Returns:
+    The parameters, and the number of steps done, those of the warm start included.
+
+  Raises:
+    UserError: if there is no checkpoint, or it does not fit the model.
+  """
+  if not workdir.is_dir():
+    raise UserError(f"{workdir} is not a folder; give the folder of a run")
+  checkpoints = Checkpoints(workdir, read_only=True)
+  try:
+    return checkpoints.restore_params(abstract_params(model, mesh))
+  finally:
+    checkpoints.close()

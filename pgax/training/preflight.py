@@ -15,7 +15,7 @@ from pgax.models.partitioning import param_shardings
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
-from pgax.types import Example, Rollout
+from pgax.types import Example, Feedback, Rollout
 
 # All problems are gone through; of a million, as they are generated, a spread.
 _CHECKED_PROBLEMS = 1_000
@@ -91,13 +91,29 @@ def _check_algorithm(config: RunConfig) -> None:
     sample_logp=floats,
     finished=array(group, np.bool_),
   )
-  rewards, valid = array(group, np.float32), array(group, np.bool_)
+  steps = config.step_reward is not None
+  feedback = Feedback(
+    rewards=array(group, np.float32),
+    valid=array(group, np.bool_),
+    greedy_rewards=array((s.prompts,), np.float32)
+    if config.algorithm.greedy_baseline
+    else None,
+    step_rewards=floats if steps else None,
+    step_ends=array(completion, np.bool_) if steps else None,
+  )
 
-  def whole(rollout, rewards, valid, logp):
-    batch = prepare(config.algorithm, rollout, rewards, valid, logp, logp)
-    return loss(config.algorithm, logp, batch)
+  def whole(rollout, feedback, logp):
+    values = logp if config.algorithm.critic else None
+    batch = prepare(config.algorithm, rollout, feedback, logp, logp, values=values)
+    return loss(config.algorithm, logp, batch, outputs=values)
 
-  jax.eval_shape(whole, rollout, rewards, valid, floats)
+  jax.eval_shape(whole, rollout, feedback, floats)
+  critic = config.algorithm.critic
+  if critic and critic.pretraining >= config.steps > 0:
+    raise ValueError(
+      f"pretraining is {critic.pretraining} and steps is {config.steps}; the critic would "
+      "learn in all of them and the policy in none. Raise steps, or lower pretraining"
+    )
 
 
 def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
+from pgax.algorithms import filters
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import decode
 from pgax.models.decoder import Decoder
@@ -160,19 +161,18 @@ def rollout_metrics(rollout: Rollout, scores: Scores) -> dict[str, float]:
   """
   mask, finished = jax.device_get((rollout.mask, rollout.finished))
   rewards, valid = scores.rewards, scores.valid
-  highest = np.where(valid, rewards, -np.inf).max(axis=-1)
-  lowest = np.where(valid, rewards, np.inf).min(axis=-1)
   scored = rewards[valid] if valid.any() else np.full(1, np.nan, np.float32)
   metrics = {
     "reward/mean": scored.mean(),
     "reward/std": scored.std(),
     "reward/unscorable": 1.0 - valid.mean(),
-    "groups/zero_variance": np.mean(highest <= lowest),
+    "groups/zero_variance": 1.0 - filters.informative(rewards, valid).mean(),
     "length/mean": mask.sum(-1).mean(),
     "length/truncated": 1.0 - finished.mean(),
   }
   metrics = {name: float(value) for name, value in metrics.items()}
   metrics["tokens/generated"] = int(mask.sum())
+  metrics["completions/generated"] = rewards.size
   return metrics | {f"reward/{name}": finite_mean(x) for name, x in scores.parts.items()}
 
 

@@ -1,5 +1,7 @@
 """One step of each stage of a run, with everything that stays the same between steps."""
 
+import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,17 @@ from pgax.data.prompts import CollateDemonstrations, CollatePrompts
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import batch_sharding
 from pgax.training.checkpoint import Checkpoints
+from pgax.training.collect import Collector
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.evaluation import Evaluation, evaluate
-from pgax.training.health import check_finite
+from pgax.training.health import check_finite, check_sampler
+from pgax.training.imitation import make_imitation_step
+from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
+from pgax.training.policy import load_params
 from pgax.training.records import Sample, make_samples
-from pgax.training.rollout import Sampler, Stopwatch, rollout_metrics, score
+from pgax.training.rollout import Sampler, Stopwatch
 from pgax.training.state import (
   TrainState,
   abstract_state,
@@ -28,7 +34,7 @@ from pgax.training.state import (
   shardings_of,
   step_keys,
 )
-from pgax.training.step import make_imitation_step, make_train_step
+from pgax.training.step import make_train_step
 
 
 class Run:
@@ -48,28 +54,35 @@ class Run:
     self.collate = CollatePrompts(tokenizer, sampling.max_prompt_tokens)
     demonstrations = CollateDemonstrations(self.collate, sampling.max_tokens)
     self.sampler = Sampler(self.model, tokenizer, self.mesh, sampling.max_tokens)
-    self.warm_optimizer = make_optimizer(config.warm_start.optimizer)
-    self.optimizer = make_optimizer(config.optimizer)
-    # Both optimizers are of one kind, so this is the state's layout in both stages.
-    self.abstract = abstract_state(self.model, config.algorithm, self.optimizer, self.mesh)
+    # Both learners' optimizers are of one kind: the state has one layout in both stages.
+    critic_optimizer = make_optimizer(config.critic.optimizer)
+    self.learner, self.warm_learner = (
+      Learner(self.model, config.algorithm, make_optimizer(optimizer), critic_optimizer)
+      for optimizer in (config.optimizer, config.warm_start.optimizer)
+    )
+    self.abstract = abstract_state(self.learner, self.mesh)
     self.shardings = shardings_of(self.abstract)
     self.imitation_step = make_imitation_step(
-      self.model, self.warm_optimizer, shardings=self.shardings
+      self.model, self.warm_learner.optimizer, shardings=self.shardings
     )
-    self.train_step = make_train_step(
-      self.model,
-      config.algorithm,
-      self.optimizer,
+    make_step = functools.partial(
+      make_train_step,
+      self.learner,
       microbatches=config.microbatches,
       temperature=sampling.temperature,
       shardings=self.shardings,
     )
+    critic = config.algorithm.critic
+    self.pretraining = critic.pretraining if critic else 0
+    self.train_step = make_step()
+    self.value_step = make_step(learn_policy=False) if self.pretraining else None
     train, warm = config.task.train, config.warm_start
     # Each stage has its own data iterator, and its own shuffle.
     self.iterators = {
       "warm_start": batches(train, demonstrations, warm.batch_size, 2 * config.seed),
       "reinforce": batches(train, self.collate, sampling.prompts, 2 * config.seed + 1),
     }
+    self.collector = Collector(config, self.sampler, lambda: self._next("reinforce"))
     self.checkpoints = Checkpoints(workdir, config.keep_checkpoints)
 
   def start(self) -> TrainState:
@@ -80,8 +93,21 @@ class Run:
         iterator.set_state(positions[name])
       return state
     config = self.config
-    first = self.warm_optimizer if config.warm_start.steps else self.optimizer
-    return init_state(self.model, config.algorithm, first, self.mesh, config.seed)
+    state = init_state(self.warm_learner, self.mesh, config.seed)
+    if config.policy_from:
+      params, _ = load_params(self.model, self.mesh, Path(config.policy_from))
+      state = state.replace(params=params)
+    return state if config.warm_start.steps else self._begin(state)
+
+  def _begin(self, state: TrainState) -> TrainState:
+    """The state that reinforcement starts from."""
+    start = self.config.critic.start
+    critic_from = None
+    if self.learner.critic and start == "policy":
+      critic_from = state.params
+    elif self.learner.critic and start != "fresh":
+      critic_from, _ = load_params(self.model, self.mesh, Path(start))
+    return begin_reinforcement(state, self.learner, self.shardings, critic_from)
 
   def save(self, state: TrainState) -> None:
     """Writes a checkpoint."""
@@ -104,29 +130,29 @@ class Run:
     step = int(state.step)
     check_finite(step, metrics)
     if step == self.config.warm_start.steps:
-      state = begin_reinforcement(state, self.optimizer, self.shardings)
+      state = self._begin(state)
     return state, metrics
 
   def reinforce(
     self, state: TrainState, log: Callable[[list[Sample]], None] | None
   ) -> tuple[TrainState, dict[str, float]]:
     """One step of reinforcement; `log` is given some completions, if it is given."""
-    watch = Stopwatch()
-    prompts = self._next("reinforce")
+    begun = time.process_time()
+    step = int(state.step) - self.config.warm_start.steps  # done so far
     key, _ = step_keys(state.key, state.step)
-    sampling = self.config.sampling
-    rollout = self.sampler(state.params, prompts, key, sampling.temperature, sampling.group)
-    times = {"time/rollout": watch.lap(rollout)}
-    scores = score(self.config.reward, self.tokenizer, prompts, rollout)
-    times["time/reward"] = watch.lap()
-    rewards = jax.device_put((scores.rewards, scores.valid), batch_sharding(self.mesh))
-    state, update = self.train_step(state, rollout, *rewards)
-    times["time/train"] = watch.lap(state, update)
-    metrics = {name: float(value) for name, value in update.metrics.items()}
-    check_finite(int(state.step) - self.config.warm_start.steps, metrics)
+    experience, feedback, metrics = self.collector(state.params, key)
+    watch = Stopwatch()
+    train_step = self.value_step if step < self.pretraining else self.train_step
+    state, update = train_step(state, experience.rollout, feedback)
+    metrics["time/train"] = watch.lap(state, update)
+    metrics["time/cpu"] = time.process_time() - begun
+    metrics |= {name: float(value) for name, value in update.metrics.items()}
+    check_finite(step + 1, metrics)
+    check_sampler(metrics)
     if log:
-      log(make_samples(self.tokenizer, prompts, rollout, scores, update.advantages))
-    return state, rollout_metrics(rollout, scores) | metrics | times
+      e = experience
+      log(make_samples(self.tokenizer, e.prompts, e.rollout, e.scores, update.advantages))
+    return state, metrics
 
   def evaluate(self, state: TrainState) -> Evaluation:
     """Greedy accuracy on the first held-out problems."""

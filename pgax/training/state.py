@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from pgax.algorithms import Algorithm
-from pgax.models.decoder import Decoder
+from pgax.models.heads import with_decoder
 from pgax.models.partitioning import init_params, param_shardings, replicated
 from pgax.training.config import OptimizerConfig
+from pgax.training.learner import Learner
 from pgax.types import Array, PyTree
 
 
@@ -26,6 +26,9 @@ class TrainState:
     ref_params: of the frozen reference policy.
     opt_state: of the optimizer.
     kl_state: of the KL controller; empty where there is none.
+    baseline_state: of the algorithm's baseline; empty where it keeps none.
+    critic_params: of the critic; empty where there is none.
+    critic_opt_state: of the critic's optimizer; empty where there is none.
   """
 
   step: Array
@@ -34,6 +37,9 @@ class TrainState:
   ref_params: PyTree
   opt_state: PyTree
   kl_state: PyTree
+  baseline_state: PyTree
+  critic_params: PyTree
+  critic_opt_state: PyTree
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
@@ -56,59 +62,63 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
   return optax.chain(optax.clip_by_global_norm(config.clip_norm), adamw)
 
 
-def _fresh(
-  key: Array,
-  model: Decoder,
-  algorithm: Algorithm,
-  optimizer: optax.GradientTransformation,
-) -> TrainState:
-  params_key, run_key = jax.random.split(key)
-  params = init_params(model, params_key)
+def _fresh(key: Array, learner: Learner) -> TrainState:
+  algorithm, critic = learner.algorithm, learner.critic
+  params_key, run_key, critic_key = jax.random.split(key, 3)
+  params = init_params(learner.model, params_key)
+  critic_params = init_params(critic, critic_key) if critic else ()
   return TrainState(
     step=jnp.int32(0),
     key=run_key,
     params=params,
     # A copy, because the train step donates its state: no buffer may be in it twice.
     ref_params=jax.tree.map(jnp.copy, params),
-    opt_state=optimizer.init(params),
+    opt_state=learner.optimizer.init(params),
     kl_state=algorithm.kl.controller.init() if algorithm.kl else (),
+    baseline_state=algorithm.baseline.init() if algorithm.baseline else (),
+    critic_params=critic_params,
+    critic_opt_state=learner.value_optimizer.init(critic_params) if critic else (),
   )
 
 
-def abstract_state(
-  model: Decoder,
-  algorithm: Algorithm,
-  optimizer: optax.GradientTransformation,
-  mesh: Mesh,
-) -> TrainState:
+def _optimizer_shardings(
+  optimizer: optax.GradientTransformation, opt_state: PyTree, params: PyTree, mesh: Mesh
+) -> PyTree:
+  """Moments lie where their parameters do, everything else everywhere."""
+  return optax.tree.map_params(
+    optimizer,
+    lambda _, sharding: sharding,
+    opt_state,
+    params,
+    transform_non_params=lambda _: replicated(mesh),
+  )
+
+
+def abstract_state(learner: Learner, mesh: Mesh) -> TrainState:
   """Shapes of the state and where its parts lie, nothing computed.
 
   Args:
-    model: the decoder.
-    algorithm: decides the KL controller's state.
-    optimizer: decides its own.
+    learner: decides what there is.
     mesh: of the devices.
 
   Returns:
     A `TrainState` of `jax.ShapeDtypeStruct`s with shardings: moments lie where their
     parameters do.
   """
-  make = functools.partial(_fresh, model=model, algorithm=algorithm, optimizer=optimizer)
+  make = functools.partial(_fresh, learner=learner)
   abstract = jax.eval_shape(make, jax.random.key(0))
-  everywhere, params = replicated(mesh), param_shardings(model, mesh)
-  shardings = TrainState(
-    step=everywhere,
-    key=everywhere,
+  params, critic, critic_opt = param_shardings(learner.model, mesh), (), ()
+  if learner.critic:
+    critic = param_shardings(learner.critic, mesh)
+    critic_opt = _optimizer_shardings(
+      learner.value_optimizer, abstract.critic_opt_state, critic, mesh
+    )
+  shardings = jax.tree.map(lambda _: replicated(mesh), abstract).replace(
     params=params,
     ref_params=params,
-    opt_state=optax.tree.map_params(
-      optimizer,
-      lambda _, sharding: sharding,
-      abstract.opt_state,
-      params,
-      transform_non_params=lambda _: everywhere,
-    ),
-    kl_state=jax.tree.map(lambda _: everywhere, abstract.kl_state),
+    opt_state=_optimizer_shardings(learner.optimizer, abstract.opt_state, params, mesh),
+    critic_params=critic,
+    critic_opt_state=critic_opt,
   )
   return jax.tree.map(
     lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
@@ -122,51 +132,52 @@ def shardings_of(state: TrainState) -> TrainState:
   return jax.tree.map(lambda x: x.sharding, state)
 
 
-def init_state(
-  model: Decoder,
-  algorithm: Algorithm,
-  optimizer: optax.GradientTransformation,
-  mesh: Mesh,
-  seed: int,
-) -> TrainState:
+def init_state(learner: Learner, mesh: Mesh, seed: int) -> TrainState:
   """A fresh state, made in place on the devices that will hold it.
 
   Args:
-    model: the decoder.
-    algorithm: decides the KL controller's state.
-    optimizer: of the first stage.
+    learner: decides what there is; its optimizer is that of the first stage.
     mesh: of the devices.
     seed: of the parameters and of all that follows.
 
   Returns:
     A `TrainState` at step 0 whose reference is the policy itself.
   """
-  make = functools.partial(_fresh, model=model, algorithm=algorithm, optimizer=optimizer)
-  shardings = shardings_of(abstract_state(model, algorithm, optimizer, mesh))
+  make = functools.partial(_fresh, learner=learner)
+  shardings = shardings_of(abstract_state(learner, mesh))
   return jax.jit(make, out_shardings=shardings)(jax.random.key(seed))
 
 
 def begin_reinforcement(
-  state: TrainState, optimizer: optax.GradientTransformation, shardings: TrainState
+  state: TrainState,
+  learner: Learner,
+  shardings: TrainState,
+  critic_from: PyTree | None = None,
 ) -> TrainState:
   """The state after the warm start: a new optimizer, and the policy as the reference.
 
   Args:
     state: at the end of the warm start.
-    optimizer: of the policy.
+    learner: with the optimizer of the policy.
     shardings: of the state, from `shardings_of`.
+    critic_from: parameters of a decoder that the critic starts from, `state.params` say;
+      None leaves it fresh. Its head is at zero either way. Plays no part without a critic.
 
   Returns:
     The state that the first reinforcement step takes.
   """
 
-  def begin(state: TrainState) -> TrainState:
+  def begin(state: TrainState, critic_from: PyTree | None) -> TrainState:
+    critic_params = state.critic_params
+    if learner.critic and critic_from is not None:
+      critic_params = with_decoder(critic_params, jax.tree.map(jnp.copy, critic_from))
     return state.replace(
       ref_params=jax.tree.map(jnp.copy, state.params),
-      opt_state=optimizer.init(state.params),
+      opt_state=learner.optimizer.init(state.params),
+      critic_params=critic_params,
     )
 
-  return jax.jit(begin, out_shardings=shardings)(state)
+  return jax.jit(begin, out_shardings=shardings)(state, critic_from)
 
 
 def step_keys(key: Array, step: Array | int) -> tuple[Array, Array]:

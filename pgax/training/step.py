@@ -1,4 +1,4 @@
-"""The jitted train steps: reinforcement on a scored rollout, imitation of solutions."""
+"""The jitted train step: one update of policy and critic on a scored rollout."""
 
 import functools
 from collections.abc import Callable
@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pgax.algorithms import Algorithm, LossSums, loss, prepare
-from pgax.models.decoder import Decoder
-from pgax.models.scoring import completion_logits
-from pgax.ops import aggregation, kl, logprobs
+from pgax.algorithms import LossSums, loss, prepare
+from pgax.ops import kl
 from pgax.ops.masking import lengths, masked_mean, masked_sum
+from pgax.training.diagnostics import batch_metrics, update_metrics
+from pgax.training.forward import join, split, token_logp, token_outputs
+from pgax.training.learner import Learner
 from pgax.training.state import TrainState, step_keys
-from pgax.types import Array, Batch, PyTree, Rollout
+from pgax.types import Array, Batch, Feedback, PyTree, Rollout
 
 
 class Update(NamedTuple):
@@ -29,208 +30,189 @@ class Update(NamedTuple):
   advantages: Array
 
 
+class _Learned(NamedTuple):
+  """What an optimizer step changes, of the policy and of the critic."""
+
+  policy: PyTree
+  critic: PyTree
+
+
 class _Sums(NamedTuple):
   """What microbatches add up to."""
 
-  gradient: PyTree
+  gradient: _Learned
   loss: Array
   parts: LossSums
   entropy: Array
 
 
-def token_logp(
-  model: Decoder, params: PyTree, batch: Rollout | Batch, temperature: float
-) -> tuple[Array, Array]:
-  """Log-probability and entropy at every completion token, by one forward pass.
-
-  Args:
-    model: the decoder.
-    params: its parameters.
-    batch: anything with prompts `[N, P]` and completions `[N, G, T]`.
-    temperature: of the policy.
-
-  Returns:
-    Two arrays `[N, G, T]`, nats.
-  """
-  logits = completion_logits(
-    model, params, batch.prompt_tokens, batch.prompt_mask, batch.tokens, batch.mask
-  )
-  log_probs = logprobs.log_softmax(logits, temperature)
-  return logprobs.token_logp(log_probs, batch.tokens), logprobs.entropy(log_probs)
-
-
-def split(tree: PyTree, parts: int) -> PyTree:
-  """Axis 0 of every array in `parts` parts: `[N, ...]` to `[parts, N / parts, ...]`.
-
-  Part `i` is every `parts`-th row from `i` on. With rows sharded in blocks, each part then
-  has rows on every device, and nothing moves.
-  """
-
-  def strided(x: Array) -> Array:
-    return x.reshape(x.shape[0] // parts, parts, *x.shape[1:]).swapaxes(0, 1)
-
-  return jax.tree.map(strided, tree)
-
-
-def join(tree: PyTree) -> PyTree:
-  """The inverse of `split`."""
-  return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), tree)
-
-
 def make_train_step(
-  model: Decoder,
-  algorithm: Algorithm,
-  optimizer: optax.GradientTransformation,
+  learner: Learner,
   *,
   microbatches: int = 1,
   temperature: float = 1.0,
+  learn_policy: bool = True,
   shardings: TrainState | None = None,
-) -> Callable[[TrainState, Rollout, Array, Array], tuple[TrainState, Update]]:
+) -> Callable[[TrainState, Rollout, Feedback], tuple[TrainState, Update]]:
   """Builds the reinforcement step.
 
   Args:
-    model: the decoder.
-    algorithm: what to optimise.
-    optimizer: how.
+    learner: what learns, and how.
     microbatches: parts that an optimizer step's gradient is summed up from.
     temperature: of the policy.
+    learn_policy: whether the policy learns; without it the critic alone does.
     shardings: of the state (see `shardings_of`). What comes out is then laid out as
       what went in, and the second step is the first one's program.
 
   Returns:
-    A jitted function of the state (donated), a `Rollout`, rewards `[N, G]` and
-    `valid [N, G]`, to the next state and an `Update`.
-  """
+    A jitted function of the state (donated), a `Rollout` and its `Feedback` to the next
+    state and an `Update`.
 
-  def score(params: PyTree, rollout: Rollout) -> Array:
-    parts = split(rollout, microbatches)
-    return join(
-      jax.lax.map(lambda part: token_logp(model, params, part, temperature)[0], parts)
+  Raises:
+    ValueError: if nothing would learn.
+  """
+  model, algorithm, critic = learner.model, learner.algorithm, learner.critic
+  if not learn_policy and critic is None:
+    raise ValueError(
+      "learn_policy is False and the algorithm has no critic: nothing learns"
     )
 
-  def objective(params: PyTree, part: Batch, coef: Array) -> tuple[Array, tuple]:
+  def in_parts(function: Callable[[Rollout], Array], rollout: Rollout) -> Array:
+    return join(jax.lax.map(function, split(rollout, microbatches)))
+
+  def score(params: PyTree, rollout: Rollout) -> Array:
+    return in_parts(lambda part: token_logp(model, params, part, temperature)[0], rollout)
+
+  def estimate(params: PyTree, rollout: Rollout) -> Array:
+    outputs = in_parts(lambda part: token_outputs(critic, params, part), rollout)
+    return algorithm.critic.loss.values(outputs)
+
+  def objective(critic_params, params, part: Batch, coef: Array) -> tuple[Array, tuple]:
     logp, entropy = token_logp(model, params, part, temperature)
-    total, sums = loss(algorithm, logp, part, coef)
+    outputs = token_outputs(critic, critic_params, part) if critic else None
+    total, sums = loss(algorithm, logp, part, coef, outputs)
     return total, (sums, masked_sum(entropy, part.mask))
 
-  def update(params: PyTree, opt_state: PyTree, batch: Batch, coef: Array) -> tuple:
+  # What does not learn is not differentiated, so its backward pass is never computed.
+  differentiate = jax.value_and_grad(objective, (0, 1) if learn_policy else (0,), True)
+
+  def optimizer_step(
+    params: _Learned, opt_state: _Learned, batch: Batch, coef: Array
+  ) -> tuple:
     """One optimizer step, its gradient summed up over microbatches."""
+    learned = params if learn_policy else params._replace(policy=())
 
     def add(total: _Sums, part: Batch) -> tuple[_Sums, None]:
-      (value, (parts, entropy)), gradient = jax.value_and_grad(objective, has_aux=True)(
-        params, part, coef
+      (value, (parts, entropy)), found = differentiate(
+        params.critic, params.policy, part, coef
       )
+      gradient = _Learned(found[1] if learn_policy else (), found[0])
       return jax.tree.map(jnp.add, total, _Sums(gradient, value, parts, entropy)), None
 
     zero = jnp.float32(0)
-    zeros = _Sums(
-      jax.tree.map(jnp.zeros_like, params), zero, LossSums(zero, zero, zero), zero
-    )
+    parts = LossSums(*[zero] * len(LossSums._fields))
+    zeros = _Sums(jax.tree.map(jnp.zeros_like, learned), zero, parts, zero)
     sums, _ = jax.lax.scan(add, zeros, split(batch, microbatches))
-    updates, opt_state = optimizer.update(sums.gradient, opt_state, params)
-    norm = optax.tree.norm(sums.gradient)
-    told = sums._replace(gradient=None), norm
-    return optax.apply_updates(params, updates), opt_state, told
+    norms = _Learned(*map(optax.tree.norm, sums.gradient))
+    policy, critic_side = (
+      (params.policy, opt_state.policy),
+      (params.critic, opt_state.critic),
+    )
+    if learn_policy:
+      policy = _apply(learner.optimizer, sums.gradient.policy, *policy)
+    if critic:
+      critic_side = _apply(learner.value_optimizer, sums.gradient.critic, *critic_side)
+    params, opt_state = (_Learned(*both) for both in zip(policy, critic_side, strict=True))
+    return params, opt_state, (sums._replace(gradient=()), norms)
+
+  def update(state: TrainState, batch: Batch, coef: Array) -> tuple:
+    """All optimizer steps of an update."""
+    _, key = step_keys(state.key, state.step)
+    count, prompts = algorithm.minibatches, batch.tokens.shape[0]
+    # Weights are those of the global batch. A minibatch holds a part of their sum, so it is
+    # scaled up to estimate the same loss.
+    scaled = batch.replace(weights=batch.weights * count)
+    if batch.imitation is not None:
+      scaled = scaled.replace(imitation=batch.imitation * count)
+
+    def minibatch(carry: tuple, rows: Array) -> tuple:
+      # With one minibatch the order can't matter.
+      some = scaled if count == 1 else jax.tree.map(lambda x: x[rows], scaled)
+      *carry, told = optimizer_step(*carry, some, coef)
+      return tuple(carry), told
+
+    keys = jax.random.split(key, algorithm.epochs)
+    orders = jax.vmap(lambda k: jax.random.permutation(k, prompts))(keys)
+    params = _Learned(state.params, state.critic_params)
+    opt_state = _Learned(state.opt_state, state.critic_opt_state)
+    return jax.lax.scan(
+      minibatch, (params, opt_state), orders.reshape(-1, prompts // count)
+    )
 
   out_shardings = None if shardings is None else (shardings, None)
 
   @functools.partial(jax.jit, donate_argnums=0, out_shardings=out_shardings)
   def train_step(
-    state: TrainState, rollout: Rollout, rewards: Array, valid: Array
+    state: TrainState, rollout: Rollout, feedback: Feedback
   ) -> tuple[TrainState, Update]:
-    _, key = step_keys(state.key, state.step)
     old_logp = score(state.params, rollout)
     ref_logp = score(state.ref_params, rollout)
-    penalty = algorithm.kl
+    penalty, baseline = algorithm.kl, algorithm.baseline
     coef = penalty.controller.value(state.kl_state) if penalty else jnp.float32(0)
-    batch = prepare(algorithm, rollout, rewards, valid, old_logp, ref_logp, coef)
-
-    # Weights are those of the global batch. A minibatch holds a part of their sum, so it is
-    # scaled up to estimate the same loss.
-    scaled = batch.replace(weights=batch.weights * algorithm.minibatches)
-
-    def minibatch(carry: tuple, rows: Array) -> tuple:
-      whole = algorithm.minibatches == 1  # then the order can't matter
-      some = scaled if whole else jax.tree.map(lambda x: x[rows], scaled)
-      *carry, told = update(*carry, some, coef)
-      return tuple(carry), told
-
-    prompts = rewards.shape[0]
-    keys = jax.random.split(key, algorithm.epochs)
-    orders = jax.vmap(lambda k: jax.random.permutation(k, prompts))(keys)
-    (params, opt_state), (sums, norms) = jax.lax.scan(
-      minibatch,
-      (state.params, state.opt_state),
-      orders.reshape(-1, prompts // algorithm.minibatches),
+    batch = prepare(
+      algorithm,
+      rollout,
+      feedback,
+      old_logp,
+      ref_logp,
+      kl_coef=coef,
+      baseline=state.baseline_state if baseline else 0.0,
+      values=estimate(state.critic_params, rollout) if critic else None,
     )
-    kl_state = state.kl_state
-    if penalty:
-      divergence = masked_sum(kl.k1(batch.old_logp, batch.ref_logp), batch.mask, axis=-1)
-      measured = lengths(batch.mask) > 0
-      per_completion = masked_mean(divergence, measured)
-      kl_state = penalty.controller.update(kl_state, per_completion, jnp.sum(measured))
-    tokens = jnp.maximum(jnp.sum(batch.mask), 1) * algorithm.epochs
-    sampler_error = jnp.abs(old_logp - rollout.logp)
+    (params, opt_state), (sums, norms) = update(state, batch, coef)
+    tokens = jnp.sum(batch.mask) * algorithm.epochs
     metrics = {
       "loss": jnp.mean(sums.loss),
-      "loss/policy": jnp.mean(sums.parts.policy),
-      "loss/kl": jnp.mean(sums.parts.kl),
-      "grad_norm": jnp.mean(norms),
-      "param_norm": optax.tree.norm(params),
-      "entropy": jnp.sum(sums.entropy) / tokens,
-      "kl/ref": masked_mean(kl.k3(batch.old_logp, batch.ref_logp), batch.mask),
+      "grad_norm": jnp.mean(norms.policy),
+      "param_norm": optax.tree.norm(params.policy),
       "kl/coef": coef,
-      "ratio/clip_fraction": jnp.sum(sums.parts.clipped) / tokens,
-      "ratio/sampler_error": masked_mean(sampler_error, rollout.mask),
+      **update_metrics(algorithm, sums.parts, sums.entropy, tokens),
+      **batch_metrics(algorithm, batch, rollout),
     }
+    if critic:
+      metrics["value/grad_norm"] = jnp.mean(norms.critic)
     state = state.replace(
-      step=state.step + 1, params=params, opt_state=opt_state, kl_state=kl_state
+      step=state.step + 1,
+      params=params.policy,
+      opt_state=opt_state.policy,
+      critic_params=params.critic,
+      critic_opt_state=opt_state.critic,
     )
+    # Where the policy stands still there is nothing for these to react to.
+    if penalty and learn_policy:
+      kl_state = _controlled(penalty.controller, state.kl_state, batch)
+      state = state.replace(kl_state=kl_state)
+    if baseline:
+      moved = baseline.update(state.baseline_state, batch.rewards, batch.valid)
+      state = state.replace(baseline_state=moved)
     return state, Update(metrics, batch.advantages)
 
   return train_step
 
 
-def make_imitation_step(
-  model: Decoder,
+def _apply(
   optimizer: optax.GradientTransformation,
-  *,
-  shardings: TrainState | None = None,
-) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
-  """Builds the supervised step: mean negative log-likelihood of the solutions' tokens.
+  gradient: PyTree,
+  params: PyTree,
+  opt_state: PyTree,
+) -> tuple[PyTree, PyTree]:
+  """Parameters and optimizer state after one step."""
+  updates, opt_state = optimizer.update(gradient, opt_state, params)
+  return optax.apply_updates(params, updates), opt_state
 
-  Args:
-    model: the decoder.
-    optimizer: of the warm start.
-    shardings: of the state, as for `make_train_step`.
 
-  Returns:
-    A jitted function of the state (donated), prompts `[N, P]` with their mask and
-    solutions `[N, T]` with theirs, to the next state and its metrics.
-  """
-  out_shardings = None if shardings is None else (shardings, None)
-
-  @functools.partial(jax.jit, donate_argnums=0, out_shardings=out_shardings)
-  def imitation_step(state, prompt_tokens, prompt_mask, tokens, mask):
-    tokens, mask = tokens[:, None], mask[:, None]  # a group of one
-
-    def objective(params: PyTree) -> Array:
-      logits = completion_logits(model, params, prompt_tokens, prompt_mask, tokens, mask)
-      logp = logprobs.token_logp(logprobs.log_softmax(logits), tokens)
-      return -masked_sum(aggregation.token_mean(mask) * logp, mask)
-
-    value, gradient = jax.value_and_grad(objective)(state.params)
-    updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-    state = state.replace(
-      step=state.step + 1,
-      params=optax.apply_updates(state.params, updates),
-      opt_state=opt_state,
-    )
-    metrics = {
-      "loss": value,
-      "grad_norm": optax.tree.norm(gradient),
-      "param_norm": optax.tree.norm(state.params),
-    }
-    return state, metrics
-
-  return imitation_step
+def _controlled(controller, state: PyTree, batch: Batch) -> PyTree:
+  """The controller's state after a batch, told the mean divergence of a completion."""
+  divergence = masked_sum(kl.k1(batch.old_logp, batch.ref_logp), batch.mask, axis=-1)
+  measured = lengths(batch.mask) > 0
+  return controller.update(state, masked_mean(divergence, measured), jnp.sum(measured))

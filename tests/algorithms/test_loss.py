@@ -7,15 +7,24 @@ import pytest
 
 from pgax import algorithms, kl, surrogates
 from tests import tiny
-from tests.algorithms.test_presets import PRESETS
 
-ROLLOUT, (REWARDS, VALID) = tiny.rollout(), tiny.rewards()
+ROLLOUT, FEEDBACK, VALUES = tiny.rollout(), tiny.feedback(), tiny.values()
+OUTPUTS = VALUES * 1.5
 LOGP = ROLLOUT.logp * 1.8  # ratios from 1 down to 0.45, so that the clip acts
 REF = ROLLOUT.logp - 0.3 * ROLLOUT.mask
 
 
-def _batch(algorithm, rollout=ROLLOUT):
-  return algorithms.prepare(algorithm, rollout, REWARDS, VALID, rollout.logp, REF, 0.04)
+def _batch(algorithm, rollout=ROLLOUT, feedback=FEEDBACK, ref_logp=REF, values=VALUES):
+  values = values if algorithm.critic else None
+  return algorithms.prepare(
+    algorithm, rollout, feedback, rollout.logp, ref_logp, kl_coef=0.04, values=values
+  )
+
+
+def _loss(algorithm, logp, batch, outputs=OUTPUTS):
+  """The loss of a batch, the critic's included where there is one."""
+  outputs = outputs[: len(logp)] if algorithm.critic else None
+  return algorithms.loss(algorithm, logp, batch, 0.04, outputs)
 
 
 def test_grpo_is_the_sum_of_its_formula():
@@ -26,75 +35,77 @@ def test_grpo_is_the_sum_of_its_formula():
   terms = batch.weights * (policy.loss + 0.04 * penalty) * batch.mask
   assert value == pytest.approx(float(terms.sum()), rel=1e-5)
   assert sums.policy + 0.04 * sums.kl == pytest.approx(float(value), rel=1e-5)
-  assert sums.clipped == np.sum(np.asarray(policy.clipped) & np.asarray(batch.mask))
-  assert sums.clipped > 0
+  acts = np.sum(np.asarray(policy.clipped) & np.asarray(batch.mask))
+  assert sums.clipped_low + sums.clipped_high == acts
+  assert sums.clipped_low == acts > 0  # every ratio is below 1 here
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", algorithms.presets.ALL)
 def test_parts_add_up(preset):
-  batch = _batch(preset())
-  whole = jax.value_and_grad(lambda logp: algorithms.loss(preset(), logp, batch, 0.04)[0])(
-    LOGP
-  )
-  values, gradients = [], []
-  for part in (slice(0, 1), slice(1, 4)):
-    some = jax.tree.map(lambda x, part=part: x[part], batch)
-    value, gradient = jax.value_and_grad(
-      lambda logp, some=some: algorithms.loss(preset(), logp, some, 0.04)[0]
-    )(LOGP[part])
-    values.append(value)
-    gradients.append(gradient)
-  assert sum(values) == pytest.approx(float(whole[0]), rel=1e-5)
-  np.testing.assert_allclose(np.concatenate(gradients), whole[1], rtol=1e-6)
+  algorithm = preset()
+  batch = _batch(algorithm)
+
+  def value_and_grad(rows):
+    some = jax.tree.map(lambda x: x[rows], batch)
+    return jax.value_and_grad(lambda logp: _loss(algorithm, logp, some, OUTPUTS[rows])[0])(
+      LOGP[rows]
+    )
+
+  whole = value_and_grad(slice(0, 4))
+  parts = [value_and_grad(rows) for rows in (slice(0, 1), slice(1, 4))]
+  assert sum(value for value, _ in parts) == pytest.approx(float(whole[0]), rel=1e-5)
+  gradients = np.concatenate([gradient for _, gradient in parts])
+  np.testing.assert_allclose(gradients, whole[1], rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", algorithms.presets.ALL)
 def test_padding_reaches_neither_value_nor_gradient(preset):
-  batch = _batch(preset())
+  algorithm = preset()
+  batch = _batch(algorithm)
 
-  def value(logp):
-    return algorithms.loss(preset(), logp, batch, 0.04)[0]
+  def value(logp, outputs):
+    return _loss(algorithm, logp, batch, outputs)[0]
 
-  clean = jax.value_and_grad(value)(LOGP)
+  differentiate = jax.value_and_grad(value, (0, 1))
+  clean = differentiate(LOGP, OUTPUTS)
   for poison in (np.nan, np.inf, -np.inf):
-    dirty = jax.value_and_grad(value)(jnp.where(ROLLOUT.mask, LOGP, poison))
+    dirty = differentiate(*(jnp.where(ROLLOUT.mask, x, poison) for x in (LOGP, OUTPUTS)))
     assert dirty[0] == clean[0]
-    np.testing.assert_array_equal(dirty[1], clean[1])
+    for ours, theirs in zip(dirty[1], clean[1], strict=True):
+      np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", algorithms.presets.ALL)
 def test_order_of_prompts_and_of_the_group_changes_nothing(preset):
   order, within = np.array([2, 0, 3, 1]), np.array([1, 3, 0, 2])
-  batch = _batch(preset())
-  straight, _ = algorithms.loss(preset(), LOGP, batch, 0.04)
-  moved = jax.tree.map(lambda x: x[order], ROLLOUT)
-  grouped = {
-    name: getattr(moved, name)[:, within]
-    for name in ("tokens", "mask", "logp", "sample_logp", "finished")
-  }
-  moved = moved.replace(**grouped)
-  shuffled = algorithms.prepare(
-    preset(),
-    moved,
-    REWARDS[order][:, within],
-    VALID,
-    moved.logp,
-    REF[order][:, within],
-    0.04,
+  algorithm = preset()
+  straight, _ = _loss(algorithm, LOGP, _batch(algorithm))
+
+  def moved(tree):
+    return jax.tree.map(
+      lambda x: x[order][:, within] if x.shape[:2] == (4, 4) else x[order], tree
+    )
+
+  shuffled = _batch(
+    algorithm,
+    ROLLOUT.replace(**{k: moved(v) for k, v in vars(ROLLOUT).items() if "prompt" not in k}),
+    moved(FEEDBACK),
+    moved(REF),
+    moved(VALUES),
   )
-  crooked, _ = algorithms.loss(preset(), LOGP[order][:, within], shuffled, 0.04)
-  assert crooked == pytest.approx(float(straight), rel=1e-5, abs=1e-6)
+  crooked, _ = _loss(algorithm, moved(LOGP), shuffled, moved(OUTPUTS))
+  assert crooked == pytest.approx(float(straight), rel=1e-4, abs=1e-6)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", algorithms.presets.ALL)
 def test_nothing_valid_is_zero_and_not_nan(preset):
-  nothing = jnp.zeros_like(VALID)
-  batch = algorithms.prepare(
-    preset(), ROLLOUT, jnp.full_like(REWARDS, jnp.nan), nothing, LOGP, REF, 0.04
+  algorithm = preset()
+  nothing = FEEDBACK.replace(
+    rewards=jnp.full_like(FEEDBACK.rewards, jnp.nan),
+    valid=jnp.zeros_like(FEEDBACK.valid),
   )
-  value, gradient = jax.value_and_grad(
-    lambda logp: algorithms.loss(preset(), logp, batch, 0.04)[0]
-  )(LOGP)
+  batch = _batch(algorithm, feedback=nothing)
+  value, gradient = jax.value_and_grad(lambda logp: _loss(algorithm, logp, batch)[0])(LOGP)
   assert value == 0 and np.all(np.asarray(gradient) == 0)
 
 

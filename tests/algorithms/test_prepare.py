@@ -8,16 +8,24 @@ import numpy as np
 import pytest
 
 from pgax import advantages, aggregation, algorithms
+from pgax.types import Feedback
 from tests import tiny
-from tests.algorithms.test_presets import PRESETS
 
-ROLLOUT, (REWARDS, VALID) = tiny.rollout(), tiny.rewards()
+ROLLOUT, FEEDBACK, VALUES = tiny.rollout(), tiny.feedback(), tiny.values()
+REWARDS, VALID = FEEDBACK.rewards, FEEDBACK.valid
 LOGP = ROLLOUT.logp
 REF = LOGP - 0.1 * ROLLOUT.mask
 
 
+def prepare(algorithm, feedback=FEEDBACK, logp=LOGP, ref_logp=REF, values=VALUES, **more):
+  values = values if algorithm.critic else None
+  return algorithms.prepare(
+    algorithm, ROLLOUT, feedback, logp, ref_logp, values=values, **more
+  )
+
+
 def test_sequence_advantages_reach_every_real_token():
-  batch = algorithms.prepare(algorithms.dr_grpo(), ROLLOUT, REWARDS, VALID, LOGP, REF)
+  batch = prepare(algorithms.dr_grpo())
   expected = advantages.dr_grpo(REWARDS)[..., None] * ROLLOUT.mask
   np.testing.assert_allclose(batch.advantages, expected, rtol=1e-6)
   assert batch.weights.shape == ROLLOUT.mask.shape
@@ -30,20 +38,20 @@ def test_token_advantages_are_kept():
     return jnp.broadcast_to(jnp.arange(scored.mask.shape[-1]), scored.mask.shape)
 
   algorithm = dataclasses.replace(algorithms.grpo(), advantage=by_position)
-  batch = algorithms.prepare(algorithm, ROLLOUT, REWARDS, VALID, LOGP, REF)
+  batch = prepare(algorithm)
   np.testing.assert_allclose(batch.advantages, np.arange(6) * ROLLOUT.mask)
 
 
 def test_penalty_in_the_reward():
   algorithm = algorithms.rloo(kl_coef=0.5)
-  batch = algorithms.prepare(algorithm, ROLLOUT, REWARDS, VALID, LOGP, REF, 0.5)
+  batch = prepare(algorithm, kl_coef=0.5)
   lengths = np.asarray(ROLLOUT.mask).sum(-1)
   shaped = np.asarray(REWARDS) - 0.5 * 0.1 * lengths
   expected = np.asarray(advantages.rloo(shaped))[..., None] * ROLLOUT.mask
   np.testing.assert_allclose(batch.advantages, expected, rtol=1e-4, atol=1e-5)
   # A penalty in the loss leaves the reward alone.
   algorithm = algorithms.grpo(kl_coef=0.5)
-  batch = algorithms.prepare(algorithm, ROLLOUT, REWARDS, VALID, LOGP, REF, 0.5)
+  batch = prepare(algorithm, kl_coef=0.5)
   expected = np.asarray(advantages.grpo(REWARDS))[..., None] * ROLLOUT.mask
   np.testing.assert_allclose(batch.advantages, expected, rtol=1e-5)
 
@@ -54,26 +62,29 @@ def test_baselines_of_opo_and_maxrl():
     (algorithms.opo(), advantages.opo(REWARDS, lengths)),
     (algorithms.maxrl(), advantages.maxrl(REWARDS)),
   ):
-    batch = algorithms.prepare(algorithm, ROLLOUT, REWARDS, VALID, LOGP, REF)
+    batch = prepare(algorithm)
     np.testing.assert_allclose(
       batch.advantages, np.asarray(expected)[..., None] * ROLLOUT.mask, rtol=1e-5, atol=1e-6
     )
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", algorithms.presets.ALL)
 def test_unscorable_and_padding_hold_anything(preset):
   valid = np.array(VALID)
   valid[0, 1] = valid[2] = False
-  clean = algorithms.prepare(preset(), ROLLOUT, REWARDS, valid, LOGP, REF, 0.1)
+  clean = prepare(preset(), FEEDBACK.replace(valid=valid), kl_coef=0.1)
   poison = np.where(np.asarray(ROLLOUT.mask) & valid[..., None], 0, np.nan)
-  dirty = algorithms.prepare(
+  dirty = prepare(
     preset(),
-    ROLLOUT,
-    np.where(valid, REWARDS, np.nan),
-    valid,
+    FEEDBACK.replace(
+      rewards=np.where(valid, REWARDS, np.nan),
+      valid=valid,
+      step_rewards=FEEDBACK.step_rewards + poison,
+    ),
     LOGP + poison,
     REF + poison,
-    0.1,
+    VALUES + poison,
+    kl_coef=0.1,
   )
   for ours, theirs in zip(jax.tree.leaves(dirty), jax.tree.leaves(clean), strict=True):
     np.testing.assert_array_equal(ours, theirs)
@@ -83,9 +94,13 @@ def test_unscorable_and_padding_hold_anything(preset):
 
 def test_shapes_are_checked():
   with pytest.raises(AssertionError):
-    algorithms.prepare(algorithms.grpo(), ROLLOUT, REWARDS[:2], VALID, LOGP, REF)
+    prepare(algorithms.grpo(), FEEDBACK.replace(rewards=REWARDS[:2]))
   alone = jax.tree.map(lambda x: x[:, :1] if x.ndim == 3 else x, ROLLOUT)
   with pytest.raises(ValueError, match="group size is 1"):
     algorithms.prepare(
-      algorithms.rloo(), alone, REWARDS[:, :1], VALID[:, :1], LOGP[:, :1], REF[:, :1]
+      algorithms.rloo(),
+      alone,
+      Feedback(REWARDS[:, :1], VALID[:, :1]),
+      LOGP[:, :1],
+      REF[:, :1],
     )

@@ -1,98 +1,228 @@
 """Presets: the parts that they are made of, and that every setting reaches its part."""
 
 import dataclasses
+import inspect
 
 import pytest
 
 from pgax import aggregation, algorithms, kl
-from pgax.algorithms import Algorithm, KLPenalty, parts
+from pgax.algorithms import (
+  Algorithm,
+  DynamicSampling,
+  KLPenalty,
+  MovingAverage,
+  PositiveExamples,
+  ValueLearning,
+  filters,
+  parts,
+)
 
-PRESETS = [
-  algorithms.cispo,
-  algorithms.dppo,
-  algorithms.dr_grpo,
-  algorithms.gmpo,
-  algorithms.grpo,
-  algorithms.gspo,
-  algorithms.maxrl,
-  algorithms.opo,
-  algorithms.reinforce,
-  algorithms.rloo,
-  algorithms.sapo,
-]
+PRESETS = algorithms.presets.ALL
+IN_REWARD = KLPenalty(kl.k1, kl.FixedController(0.05), "reward")
+CLIPPED, HIGHER = parts.Clipped(0.2, 0.2), parts.Clipped(0.2, 0.28)
+GROUP = parts.GroupStandardised(ddof=0, eps=1e-6)
+# A value for every argument of every preset that differs from its default.
+OTHERS = {
+  "alpha": 0.1,
+  "anneal_steps": 7,
+  "beta": 0.3,
+  "clip": 0.3,
+  "clip_high": 0.35,
+  "clip_low": 0.15,
+  "ddof": 1,
+  "delta": 0.3,
+  "drop_truncated": True,
+  "epochs": 3,
+  "eps": 1e-4,
+  "final_step_size": 0.3,
+  "form": "joint",
+  "imitation_coef": 0.3,
+  "importance": "token",
+  "kl_coef": 0.3,
+  "lam": 0.5,
+  "max_batches": 5,
+  "max_length": 9,
+  "minibatches": 5,
+  "overlong_buffer": 7,
+  "overlong_coef": 0.5,
+  "pretraining": 3,
+  "rate": 0.2,
+  "step_size": 0.7,
+  "tau": 0.3,
+  "tau_neg": 3.0,
+  "tau_pos": 2.0,
+  "value_clip": 0.3,
+  "value_coef": 0.3,
+}
 
 
-def test_parts():
-  assert algorithms.reinforce() == Algorithm(
-    parts.BatchMean(), parts.PolicyGradient(), aggregation.sequence_sum
+def critic(lam, pretraining=0):
+  return ValueLearning(
+    parts.LambdaReturn(1.0, lam), parts.SquaredError(0.2), 0.1, pretraining
   )
-  assert algorithms.rloo() == Algorithm(
-    parts.LeaveOneOut(),
+
+
+# The table of ALGORITHMS that the field knows, part by part, defaults included.
+EXPECTED = {
+  algorithms.reinforce: Algorithm(
+    parts.BatchMean(), parts.PolicyGradient(), aggregation.sequence_sum
+  ),
+  algorithms.rloo: Algorithm(
+    parts.LeaveOneOut(), parts.PolicyGradient(), aggregation.sequence_sum, IN_REWARD
+  ),
+  algorithms.remax: Algorithm(
+    parts.AboveGreedy(),
     parts.PolicyGradient(),
     aggregation.sequence_sum,
-    KLPenalty(kl.k1, kl.FixedController(0.05), "reward"),
-  )
-  assert algorithms.grpo() == Algorithm(
-    parts.GroupStandardised(ddof=0, eps=1e-6),
-    parts.Clipped(0.2, 0.2),
+    IN_REWARD,
+    greedy_baseline=True,
+  ),
+  algorithms.reinforce_pp: Algorithm(
+    parts.ReturnToGo(group_baseline=False, discount=1.0),
+    CLIPPED,
+    aggregation.token_mean,
+    KLPenalty(kl.k1, kl.FixedController(0.01), "reward"),
+  ),
+  algorithms.reinforce_pp_baseline: Algorithm(
+    parts.ReturnToGo(group_baseline=True, discount=1.0),
+    CLIPPED,
+    aggregation.token_mean,
+    KLPenalty(kl.k1, kl.FixedController(0.01), "reward"),
+  ),
+  algorithms.opo: Algorithm(
+    parts.LengthWeighted(), parts.PolicyGradient(), aggregation.sequence_sum
+  ),
+  algorithms.maxrl: Algorithm(
+    parts.RelativeToMean(), parts.PolicyGradient(), aggregation.sequence_sum
+  ),
+  algorithms.ppo: Algorithm(
+    parts.GAE(1.0, 0.95, whiten=True),
+    CLIPPED,
+    aggregation.token_mean,
+    IN_REWARD,
+    critic(0.95),
+    epochs=4,
+  ),
+  algorithms.vc_ppo: Algorithm(
+    parts.GAE(1.0, 0.95, whiten=True),
+    CLIPPED,
+    aggregation.token_mean,
+    IN_REWARD,
+    critic(1.0, pretraining=10),
+    epochs=4,
+  ),
+  algorithms.vapo: Algorithm(
+    parts.LengthAdaptiveGAE(1.0, 0.05, whiten=True),
+    HIGHER,
+    aggregation.token_mean,
+    critic=critic(1.0, pretraining=10),
+    imitation=PositiveExamples(0.1),
+    epochs=4,
+  ),
+  algorithms.grpo: Algorithm(
+    GROUP,
+    CLIPPED,
     aggregation.sequence_mean,
     KLPenalty(kl.k3, kl.FixedController(0.04), "loss"),
-  )
-  assert algorithms.dr_grpo() == Algorithm(
-    parts.GroupCentred(), parts.Clipped(0.2, 0.2), parts.FixedLength(None)
-  )
+  ),
+  algorithms.grpo_process: Algorithm(
+    parts.StepsStandardised(ddof=0, eps=1e-6),
+    CLIPPED,
+    aggregation.sequence_mean,
+    KLPenalty(kl.k3, kl.FixedController(0.04), "loss"),
+  ),
+  algorithms.dr_grpo: Algorithm(parts.GroupCentred(), CLIPPED, parts.FixedLength(None)),
+  algorithms.dapo: Algorithm(
+    GROUP,
+    HIGHER,
+    aggregation.token_mean,
+    shaping=(parts.Overlong(None, 1.0),),
+    refill=DynamicSampling(3),
+  ),
+  algorithms.gspo: Algorithm(
+    GROUP, parts.SequenceClipped(3e-4, 4e-4), aggregation.sequence_mean
+  ),
+  algorithms.gmpo: Algorithm(GROUP, parts.GeometricMean(0.4), aggregation.sequence_mean),
+  algorithms.cispo: Algorithm(
+    GROUP, parts.ClippedWeight(1.0, 0.28), aggregation.token_mean
+  ),
+  algorithms.sapo: Algorithm(GROUP, parts.SoftGate(1.0, 1.05), aggregation.sequence_mean),
+  algorithms.dppo: Algorithm(GROUP, parts.TrustedTokens(0.2), aggregation.sequence_mean),
+  algorithms.mdpo: Algorithm(
+    parts.GroupCentred(),
+    parts.Unclipped(),
+    aggregation.sequence_mean,
+    KLPenalty(kl.k3, kl.AnnealedController(1.0, 0.1, 100), "loss", "old", corrected=True),
+    epochs=4,
+  ),
+  algorithms.mdpo_kimi: Algorithm(
+    parts.GroupCentred(), parts.SquaredMirror(0.1), aggregation.sequence_mean, epochs=4
+  ),
+  algorithms.a_lol: Algorithm(
+    parts.GroupCentred(),
+    parts.ReferenceWeighted(0.9, "sequence"),
+    aggregation.sequence_sum,
+  ),
+  algorithms.p3o: Algorithm(
+    parts.GroupCentred(),
+    parts.Pairwise(0.2, "separate"),
+    aggregation.sequence_mean,
+    IN_REWARD,
+  ),
+  algorithms.copg: Algorithm(
+    parts.GroupCentred(), parts.Contrastive(0.05), aggregation.sequence_mean
+  ),
+}
 
 
-def test_every_setting_reaches_its_part():
-  grpo = algorithms.grpo(0.1, 0.3, kl_coef=0.5, ddof=1, eps=1e-4, epochs=2, minibatches=4)
-  assert grpo.surrogate == parts.Clipped(0.1, 0.3)
-  assert grpo.kl.controller.coef == 0.5
-  assert grpo.advantage == parts.GroupStandardised(1, 1e-4)
-  assert (grpo.epochs, grpo.minibatches) == (2, 4)
-  dr_grpo = algorithms.dr_grpo(0.1, 0.3, max_length=9, epochs=3, minibatches=2)
-  assert dr_grpo.surrogate == parts.Clipped(0.1, 0.3)
-  assert dr_grpo.aggregation == parts.FixedLength(9)
-  assert (dr_grpo.epochs, dr_grpo.minibatches) == (3, 2)
-  rloo = algorithms.rloo(kl_coef=0.2, epochs=3, minibatches=2)
-  assert (rloo.kl.controller.coef, rloo.epochs, rloo.minibatches) == (0.2, 3, 2)
-  reinforce = algorithms.reinforce(epochs=3, minibatches=2)
-  assert (reinforce.epochs, reinforce.minibatches) == (3, 2)
-
-
-@pytest.mark.parametrize(
-  ("algorithm", "surrogate"),
-  [
-    (algorithms.gspo(0.1, 0.2), parts.SequenceClipped(0.1, 0.2)),
-    (algorithms.gmpo(0.3), parts.GeometricMean(0.3)),
-    (algorithms.cispo(0.1, 0.2), parts.ClippedWeight(0.1, 0.2)),
-    (algorithms.sapo(2.0, 3.0), parts.SoftGate(2.0, 3.0)),
-    (algorithms.dppo(0.1), parts.TrustedTokens(0.1)),
-    (algorithms.gspo(), parts.SequenceClipped(3e-4, 4e-4)),
-    (algorithms.gmpo(), parts.GeometricMean(0.4)),
-    (algorithms.cispo(), parts.ClippedWeight(1.0, 0.28)),
-    (algorithms.sapo(), parts.SoftGate(1.0, 1.05)),
-    (algorithms.dppo(), parts.TrustedTokens(0.2)),
-  ],
-)
-def test_surrogates_of_the_others(algorithm, surrogate):
-  assert algorithm.surrogate == surrogate and algorithm.kl is None
-  assert algorithm.advantage == parts.GroupStandardised()
-
-
-def test_advantages_of_the_others():
-  assert algorithms.opo().advantage == parts.LengthWeighted()
-  assert algorithms.maxrl().advantage == parts.RelativeToMean()
-  for preset in (algorithms.opo, algorithms.maxrl):
-    assert preset().surrogate == parts.PolicyGradient()
+def test_every_preset_is_looked_at():
+  assert set(EXPECTED) == set(PRESETS)
+  assert [preset.__name__ for preset in PRESETS] == [p.__name__ for p in EXPECTED]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_epochs_and_minibatches(preset):
-  algorithm = preset(epochs=3, minibatches=2)
-  assert (algorithm.epochs, algorithm.minibatches) == (3, 2)
+def test_parts(preset):
+  assert preset() == EXPECTED[preset]
 
 
-@pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.rloo])
+def leaves(value):
+  """Every setting of an algorithm, however deep, by its place."""
+  if dataclasses.is_dataclass(value):
+    fields = {field.name: vars(value)[field.name] for field in dataclasses.fields(value)}
+  elif isinstance(value, tuple):
+    fields = dict(enumerate(value))
+  else:
+    return {(): value}
+  found = {(name, *path): x for name, v in fields.items() for path, x in leaves(v).items()}
+  return found | {("kind",): type(value).__name__}
+
+
+SETTINGS = [(p, name) for p in PRESETS for name in inspect.signature(p).parameters]
+
+
+@pytest.mark.parametrize(("preset", "name"), SETTINGS)
+def test_every_setting_reaches_its_part(preset, name):
+  value = OTHERS[name]
+  before, after = leaves(preset()), leaves(preset(**{name: value}))
+  changed = {k: v for k, v in after.items() if before.get(k, "absent") != v}
+  added = name in ("drop_truncated", "rate", "clip")  # a part, which holds it or not
+  assert value in changed.values() or added, changed
+  assert len({place[0] for place in changed}) <= 2  # of a critic, its target goes along
+
+
+def test_settings_that_add_a_part():
+  assert algorithms.dapo(drop_truncated=True).keep is filters.finished
+  moving = algorithms.reinforce(rate=0.2)
+  assert moving.baseline == MovingAverage(0.2)
+  assert moving.advantage == parts.AboveBaseline()
+  assert algorithms.rloo(clip=0.1).surrogate == parts.Clipped(0.1, 0.1)
+  assert algorithms.reinforce_pp(clip=0.1).surrogate == parts.Clipped(0.1, 0.1)
+  assert algorithms.vapo(imitation_coef=0.0).imitation is None
+  assert algorithms.dapo(overlong_coef=0.0).shaping == ()
+  assert algorithms.a_lol(kl_coef=0.1).kl.placement == "loss"
+
+
+@pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.rloo, algorithms.a_lol])
 def test_no_coefficient_is_no_penalty(preset):
   assert preset(kl_coef=0.0).kl is None
   for bad in (-0.1, float("nan"), float("inf")):
@@ -109,10 +239,31 @@ def test_equal_values_hash_equal_and_can_be_replaced(preset):
     preset().epochs = 3
 
 
-def test_bad_values():
-  with pytest.raises(ValueError, match="epochs is 0"):
-    algorithms.grpo(epochs=0)
-  with pytest.raises(ValueError, match="minibatches is -1"):
-    algorithms.grpo(minibatches=-1)
-  with pytest.raises(ValueError, match="placement is 'gradient'.*'reward' and 'loss'"):
-    KLPenalty(kl.k1, kl.FixedController(0.1), "gradient")
+@pytest.mark.parametrize(
+  ("make", "told"),
+  [
+    (lambda: algorithms.grpo(epochs=0), "epochs is 0"),
+    (lambda: algorithms.grpo(minibatches=-1), "minibatches is -1"),
+    (
+      lambda: KLPenalty(kl.k1, kl.FixedController(0.1), "gradient"),
+      "placement is 'gradient'; allowed are 'reward' and 'loss'",
+    ),
+    (
+      lambda: KLPenalty(kl.k1, kl.FixedController(0.1), "loss", "new"),
+      "anchor is 'new'; allowed are 'reference' and 'old'",
+    ),
+    (
+      lambda: KLPenalty(kl.k1, kl.FixedController(0.1), "reward", "old"),
+      "anchor is 'old' and corrected is False with placement 'reward'",
+    ),
+    (lambda: algorithms.ppo(value_coef=0.0), r"coef is 0\.0 .*must be positive"),
+    (lambda: algorithms.vc_ppo(pretraining=-1), "pretraining is -1"),
+    (lambda: algorithms.vapo(imitation_coef=-0.1), r"coef is -0\.1; it must be positive"),
+    (lambda: algorithms.dapo(max_batches=1), "max_batches is 1; it must be at least 2"),
+    (lambda: algorithms.reinforce(rate=1.5), r"rate is 1\.5"),
+    (lambda: algorithms.mdpo(final_step_size=0.0), r"end is 0\.0"),
+  ],
+)
+def test_bad_values(make, told):
+  with pytest.raises(ValueError, match=told):
+    make()

@@ -11,7 +11,13 @@ NOTEBOOKS = sorted((ROOT / "colabs").glob("*.ipynb"))
 
 
 def test_there_are_notebooks():
-  assert [path.stem for path in NOTEBOOKS] == ["clipping", "compose_losses", "gae"]
+  assert [path.stem for path in NOTEBOOKS] == [
+    "advantages",
+    "aggregation",
+    "clipping",
+    "compose_losses",
+    "gae",
+  ]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

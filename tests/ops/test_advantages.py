@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from pgax import advantages
 from tests import references
@@ -66,25 +67,50 @@ def test_batch_mean_matches_reference(r, valid):
   np.testing.assert_allclose(ours, plain.reshape(GROUPS), rtol=1e-4, atol=2e-5)
 
 
-@given(rewards(), st.permutations(range(GROUPS[-1])), floats((GROUPS[0], 1)))
-def test_identities(r, order, shift):
-  g = GROUPS[-1]
-  rloo, centred = advantages.rloo(r), advantages.dr_grpo(r)
-  np.testing.assert_allclose(rloo, g / (g - 1) * centred, rtol=1e-5, atol=1e-5)
-  for function in (advantages.rloo, advantages.dr_grpo):
-    found = np.asarray(function(r))
-    np.testing.assert_allclose(found.sum(-1), 0, atol=1e-4)
-    np.testing.assert_allclose(function(r[:, order]), found[:, order], rtol=1e-5, atol=1e-4)
-    np.testing.assert_allclose(function(r + shift), found, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(function(4 * r), 4 * found, rtol=1e-5, atol=1e-5)
+def test_rloo_is_dr_grpo_scaled():
+  r = np.random.default_rng(0).normal(size=GROUPS)
+  scale = GROUPS[-1] / (GROUPS[-1] - 1)
+  np.testing.assert_allclose(
+    advantages.rloo(r), scale * advantages.dr_grpo(r), rtol=1e-5, atol=1e-6
+  )
 
 
-@given(st.lists(st.sampled_from([0.0, 1.0, 2.5]), min_size=4, max_size=4))
-def test_scale_leaves_grpo_alone(values):
-  r = np.array(values, np.float32)
-  found = advantages.grpo(r, eps=0.0)
-  np.testing.assert_allclose(advantages.grpo(8 * r, eps=0.0), found, rtol=1e-5)
-  np.testing.assert_allclose(np.sum(found), 0, atol=1e-5)
+LENGTHS = np.array([3, 1, 4, 2])
+RELATIVE = {
+  "rloo": advantages.rloo,
+  "grpo": lambda r: advantages.grpo(r, eps=0.0),
+  "dr_grpo": advantages.dr_grpo,
+  "opo": lambda r: advantages.opo(r, np.broadcast_to(LENGTHS, r.shape)),
+  "maxrl": advantages.maxrl,
+}
+some_rewards = hnp.arrays(
+  np.float32, GROUPS, elements=st.sampled_from([0.0, 0.25, 1.0, 2.5])
+)
+
+
+@pytest.mark.parametrize("name", RELATIVE)
+@given(some_rewards, st.permutations(range(GROUPS[-1])), floats((GROUPS[0], 1)))
+def test_identities(name, r, order, shift):
+  function = RELATIVE[name]
+  found = np.asarray(function(r))
+  close = {"rtol": 1e-3, "atol": 1e-4}
+  if name != "maxrl":  # its scale is the mean, which a shift moves
+    np.testing.assert_allclose(function(r + shift), found, **close)
+  factor = 1 if name in ("grpo", "maxrl") else 4
+  np.testing.assert_allclose(function(4 * r), factor * found, **close)
+  if name == "opo":  # its baseline is the mean over tokens
+    np.testing.assert_allclose((found * LENGTHS).sum(-1), 0, atol=1e-3)
+  else:
+    np.testing.assert_allclose(found.sum(-1), 0, atol=1e-3)
+    np.testing.assert_allclose(function(r[:, order]), found[:, order], **close)
+  np.testing.assert_allclose(function(r[::-1]), found[::-1], **close)
+
+
+def test_opo_of_a_permuted_group_is_permuted():
+  r, order = np.random.default_rng(0).normal(size=4), np.array([2, 0, 3, 1])
+  np.testing.assert_allclose(
+    advantages.opo(r[order], LENGTHS[order]), advantages.opo(r, LENGTHS)[order], rtol=1e-5
+  )
 
 
 @pytest.mark.parametrize("function", [*GROUP_RELATIVE, advantages.batch_mean])

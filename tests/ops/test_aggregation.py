@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from pgax import aggregation
 from tests import references
-from tests.strategies import masks
+from tests.strategies import TOKENS, floats, masks
 
 WEIGHTS = {
   "sequence_mean": aggregation.sequence_mean,
@@ -54,6 +55,24 @@ def test_padding_columns_and_empty_sequences_change_nothing(kind, mask):
   more = np.concatenate([mask, np.zeros_like(mask)], axis=0)
   np.testing.assert_array_equal(WEIGHTS[kind](more)[: mask.shape[0]], weights)
   assert np.all(weights[~mask] == 0)
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+@given(mask=masks(), losses=floats(TOKENS), order=st.permutations(range(TOKENS[0])))
+def test_neither_the_split_nor_the_order_changes_the_loss(kind, mask, losses, order):
+  weights = np.asarray(WEIGHTS[kind](mask), np.float64)
+  total = np.sum(weights * losses)
+  parts = [np.sum(weights[n] * losses[n]) for n in range(TOKENS[0])]
+  assert sum(parts) == pytest.approx(total, abs=1e-6)
+  found = np.sum(np.asarray(WEIGHTS[kind](mask[order]), np.float64) * losses[order])
+  assert found == pytest.approx(total, abs=1e-4)
+
+
+def test_the_mean_of_means_of_microbatches_is_another_loss():
+  losses = np.array([[1, 1, 1, 1, 10] + [0] * 5, [1] * 9 + [10]], np.float32)
+  mask = np.arange(10) < np.array([[5], [10]])
+  apart = [np.sum(aggregation.token_mean(m) * x) for m, x in zip(mask, losses, strict=True)]
+  assert np.mean(apart) == pytest.approx(2.35)  # and the token mean is 2.2
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)

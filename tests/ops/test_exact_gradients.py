@@ -1,66 +1,37 @@
-"""Expected gradients, by summing over everything that could be sampled.
+"""Expected gradients of estimators against exact ones, by enumeration."""
 
-A tiny policy: two tokens from a vocabulary of three, the second after the first. The nine
-completions have fixed rewards. The exact gradient of the expected reward is that of one sum
-over nine; the expected gradient of an estimator is a sum over all groups of completions.
-"""
-
-import itertools
+import functools
+import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax import advantages, aggregation, surrogates
-
-COMPLETIONS = np.array(list(itertools.product(range(3), repeat=2)))  # [9, 2]
-REWARDS = jnp.asarray(np.random.default_rng(0).normal(size=9), jnp.float32)
-LOGITS = {
-  "first": jnp.asarray(np.random.default_rng(1).normal(size=3), jnp.float32),
-  "second": jnp.asarray(np.random.default_rng(2).normal(size=(3, 3)), jnp.float32),
-}
-GROUP = 3
-GROUPS = np.array(list(itertools.product(range(9), repeat=GROUP)))  # [729, 3]
-
-
-def token_logp(logits):
-  """Log-probabilities of the tokens of every completion, `[9, 2]`."""
-  first = jax.nn.log_softmax(logits["first"])[COMPLETIONS[:, 0]]
-  table = jax.nn.log_softmax(logits["second"], axis=-1)
-  return jnp.stack([first, table[COMPLETIONS[:, 0], COMPLETIONS[:, 1]]], axis=-1)
-
-
-def exact_gradient():
-  """Gradient of the expected reward."""
-  return jax.grad(lambda x: jnp.sum(jnp.exp(token_logp(x).sum(-1)) * REWARDS))(LOGITS)
+from pgax import advantages, aggregation, kl, surrogates
+from tests.ops.enumeration import (
+  BETA,
+  GROUP,
+  LOGITS,
+  MASK,
+  PENALTY,
+  REF_LOGITS,
+  REWARDS,
+  RIGHT,
+  assert_same,
+  by_groups,
+  by_tokens,
+  exact_gradient,
+  expected_gradient,
+  flat,
+  policy_gradient,
+  probability,
+  token_logp,
+)
 
 
-def expected_gradient(advantage, surrogate):
-  """Expectation over all groups of minus the gradient of the loss."""
-  probability = jnp.exp(token_logp(LOGITS).sum(-1))
-  weight = jnp.prod(probability[GROUPS], axis=-1)  # [729]
-  mask = jnp.ones((GROUP, 2), bool)
-
-  def loss(logits):
-    logp = token_logp(logits)[GROUPS]  # [729, G, 2]
-    old = jax.lax.stop_gradient(logp)
-    tokens = jnp.broadcast_to(advantage(REWARDS[GROUPS])[..., None], logp.shape)
-    terms = surrogate(logp, old, tokens).loss
-    per_group = jnp.sum(aggregation.sequence_sum(mask) * terms, axis=(-1, -2))
-    return jnp.sum(weight * per_group)
-
-  return jax.tree.map(jnp.negative, jax.grad(loss)(LOGITS))
-
-
-def assert_same(ours, theirs, factor=1.0):
-  for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-    np.testing.assert_allclose(a, factor * b, rtol=1e-4, atol=1e-6)
-
-
-def policy_gradient(logp, old_logp, tokens):
-  del old_logp
-  return surrogates.policy_gradient(logp, tokens)
+def mdpo(logp, old_logp, tokens):
+  return surrogates.mdpo(logp, old_logp, tokens, 0.5)
 
 
 def greedy_reward(rewards):
@@ -72,7 +43,8 @@ SHRUNK = (GROUP - 1) / GROUP
 
 
 @pytest.mark.parametrize(
-  "surrogate", [policy_gradient, surrogates.clipped, surrogates.sapo]
+  "surrogate",
+  [policy_gradient, surrogates.unclipped, surrogates.clipped, surrogates.sapo, mdpo],
 )
 @pytest.mark.parametrize(
   ("advantage", "factor"),
@@ -80,21 +52,108 @@ SHRUNK = (GROUP - 1) / GROUP
     (lambda r: r, 1.0),
     (advantages.rloo, 1.0),
     (lambda r: advantages.remax(r, greedy_reward(r)), 1.0),
+    (lambda r: r - 0.7, 1.0),
     (advantages.dr_grpo, SHRUNK),
   ],
-  ids=["reinforce", "rloo", "remax", "dr_grpo"],
+  ids=["reinforce", "rloo", "remax", "moving_average", "dr_grpo"],
 )
 def test_expected_gradient_is_exact_up_to_its_factor(advantage, factor, surrogate):
-  assert_same(expected_gradient(advantage, surrogate), exact_gradient(), factor)
+  assert_same(expected_gradient(by_tokens(advantage, surrogate)), exact_gradient(), factor)
+
+
+@pytest.mark.parametrize(
+  ("surrogate", "factor"),
+  [
+    (lambda x, old, ref, r, m: surrogates.p3o(x, old, r, m), 1.0),
+    (lambda x, old, ref, r, m: surrogates.p3o(x, old, r, m, form="joint"), 1.0),
+    (lambda x, old, ref, r, m: surrogates.mdpo_kimi(x, old, r, m, 0.5), SHRUNK),
+  ],
+  ids=["p3o", "p3o_joint", "mdpo_kimi"],
+)
+def test_losses_of_completions_are_exact_up_to_their_factor(surrogate, factor):
+  assert_same(expected_gradient(by_groups(surrogate)), exact_gradient(), factor)
+
+
+def test_copg_is_twice_the_gradient_of_reward_less_divergence():
+  # The gradient of the penalty itself has mean 0, so only its value in the reward counts.
+  ours = expected_gradient(
+    by_groups(lambda x, old, ref, r, m: surrogates.copg(x, ref, r, m, BETA))
+  )
+  assert_same(ours, exact_gradient(beta=BETA), 2.0)
+
+
+@pytest.mark.parametrize(
+  "loss",
+  [
+    by_tokens(advantages.rloo, policy_gradient),
+    by_groups(lambda x, old, ref, r, m: surrogates.p3o(x, old, r, m)),
+  ],
+  ids=["rloo", "p3o"],
+)
+def test_k1_in_the_reward_is_the_divergence_in_the_objective(loss):
+  ours = expected_gradient(loss, REWARDS - BETA * PENALTY)
+  assert_same(ours, exact_gradient(beta=BETA))
+
+
+@pytest.mark.parametrize(
+  ("estimator", "divergence"),
+  [
+    (kl.k1, lambda p, q: 0 * kl.exact(p, q)),
+    (kl.k2, kl.exact),
+    (kl.k3, lambda p, q: kl.exact(q, p)),
+  ],
+  ids=["k1", "k2", "k3"],
+)
+def test_divergence_in_the_loss(estimator, divergence):
+  def loss(logp, old_logp, ref_logp, rewards):
+    terms = BETA * estimator(logp, ref_logp)
+    penalty = jnp.sum(aggregation.sequence_sum(MASK) * terms, axis=(-1, -2))
+    plain = by_tokens(advantages.rloo, policy_gradient)
+    return plain(logp, old_logp, ref_logp, rewards) + penalty
+
+  def exact_penalty(logits):
+    """Sum over both tokens, each in the contexts that the policy gets into now."""
+    total = divergence(logits["first"], REF_LOGITS["first"])
+    contexts = jax.nn.softmax(LOGITS["first"])
+    return total + jnp.sum(contexts * divergence(logits["second"], REF_LOGITS["second"]))
+
+  pull = jax.grad(exact_penalty)(LOGITS)
+  expected = jax.tree.map(lambda g, d: g - BETA * d, exact_gradient(), pull)
+  assert_same(expected_gradient(loss), expected)
 
 
 def test_grpo_is_not_the_gradient_of_the_reward():
   # Dividing by the deviation of the group weighs prompts anew: no factor makes up for it.
-  ours = jax.tree.leaves(expected_gradient(advantages.grpo, policy_gradient))
-  theirs = jax.tree.leaves(exact_gradient())
-  ours, theirs = (np.concatenate([np.ravel(x) for x in tree]) for tree in (ours, theirs))
+  ours = flat(expected_gradient(by_tokens(advantages.grpo, policy_gradient)))
+  theirs = flat(exact_gradient())
   cosine = ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs)
   assert 0.8 < cosine < 0.9999
+
+
+def grpo_factor(p, size):
+  """`E sqrt(k (G - k)) / G / (p (1 - p))`, with `k` right ones of `G`, binomial."""
+  mean = sum(
+    math.comb(size, k) * p**k * (1 - p) ** (size - k) * math.sqrt(k * (size - k)) / size
+    for k in range(size + 1)
+  )
+  return mean / (p * (1 - p))
+
+
+def test_grpo_with_binary_rewards_is_the_gradient_of_the_reward_times_a_known_factor():
+  p = float(jnp.sum(probability(LOGITS) * RIGHT))
+  grpo = functools.partial(advantages.grpo, eps=0.0)
+  ours = expected_gradient(by_tokens(grpo, policy_gradient), RIGHT)
+  assert_same(ours, exact_gradient(RIGHT), grpo_factor(p, GROUP))
+  # In large groups it is 1 / sqrt(p (1 - p)): the gradient of 2 asin(sqrt(p)).
+  assert grpo_factor(p, 900) == pytest.approx(1 / math.sqrt(p * (1 - p)), rel=1e-2)
+
+
+def test_maxrl_with_binary_rewards_is_a_truncated_likelihood():
+  # The gradient of sum_k -(1 - p)^k / k up to k = G - 1: of log p, in the limit.
+  p = float(jnp.sum(probability(LOGITS) * RIGHT))
+  ours = expected_gradient(by_tokens(advantages.maxrl, policy_gradient), RIGHT)
+  factor = sum((1 - p) ** (k - 1) for k in range(1, GROUP))
+  assert_same(ours, exact_gradient(RIGHT), factor)
 
 
 def test_grpo_of_pairs_with_binary_rewards_is_dr_grpo_scaled():

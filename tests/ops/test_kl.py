@@ -76,7 +76,11 @@ def test_matches_reference(logp, ref_logp):
   assert np.all(np.asarray(kl.k3(logp, ref_logp)) >= 0)
 
 
-@pytest.mark.parametrize("estimator", [kl.k1, kl.k2, kl.k3])
+def _k3_corrected(logp, ref_logp):
+  return kl.k3_corrected(logp, ref_logp, jnp.zeros_like(logp))
+
+
+@pytest.mark.parametrize("estimator", [kl.k1, kl.k2, kl.k3, _k3_corrected])
 @pytest.mark.parametrize("gap", [-1000.0, -50.0, 50.0, 1000.0])
 def test_extreme_log_ratios_are_finite(estimator, gap):
   value, gradient = jax.value_and_grad(estimator)(jnp.float32(0), jnp.float32(gap))
@@ -118,6 +122,32 @@ def test_adaptive_controller_needs_a_target():
     kl.AdaptiveController(0.1, 0.0, 10)
   with pytest.raises(ValueError, match="horizon is -1"):
     kl.AdaptiveController(0.1, 1.0, -1)
+
+
+def test_annealed_controller():
+  controller = kl.AnnealedController(start=1.0, end=0.25, steps=3)
+  state, found = controller.init(), []
+  for _ in range(5):
+    found.append(float(controller.value(state)))
+    state = controller.update(state, 100.0, 8)
+  np.testing.assert_allclose(found, [1, 4 / 3, 2, 4, 4], rtol=1e-6)
+  for bad in ({"start": 0.0}, {"end": -1.0}, {"steps": 0}):
+    ((name, value),) = bad.items()
+    with pytest.raises(ValueError, match=f"{name} is {value}"):
+      kl.AnnealedController(**bad)
+
+
+@pytest.mark.parametrize(
+  "controller",
+  [kl.FixedController(0.1), kl.AdaptiveController(0.1, 6.0, 100), kl.AnnealedController()],
+)
+def test_the_state_of_a_controller_keeps_its_type(controller):
+  # One that changed would be traced anew at the second step, and could not be restored.
+  state = controller.init()
+  later = jax.jit(controller.update)(state, jnp.float32(3.0), 8)
+  assert jax.tree.map(jnp.result_type, later) == jax.tree.map(jnp.result_type, state)
+  assert controller.value(later).dtype == jnp.float32
+  assert controller.value(later).shape == ()
 
 
 def test_corrected_k3():

@@ -17,6 +17,7 @@ from pgax.models.partitioning import batch_sharding
 from pgax.rewards import final_answer
 from pgax.training import enable_compilation_cache
 from pgax.training.evaluation import evaluate
+from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
 from pgax.training.rollout import Sampler
 from pgax.training.state import abstract_state, init_state, shardings_of
@@ -28,14 +29,13 @@ from tests import tiny
 def main(fsdp: int, model: int) -> None:
   enable_compilation_cache()
   mesh = make_mesh(fsdp, model)
-  # Plain gradient descent, so that the parameters tell of the gradient itself.
-  algorithm, optimizer = algorithms.grpo(kl_coef=0.1), optax.sgd(1.0)
-  shardings = shardings_of(abstract_state(tiny.MODEL, algorithm, optimizer, mesh))
-  state = init_state(tiny.MODEL, algorithm, optimizer, mesh, seed=0)
+  # Plain gradient descent, so that the parameters tell of the gradient itself; at a rate at
+  # which their own rounding does not show.
+  learner = Learner(tiny.MODEL, algorithms.ppo(kl_coef=0.1, epochs=1), optax.sgd(30.0))
+  shardings = shardings_of(abstract_state(learner, mesh))
+  state = init_state(learner, mesh, seed=0)
   start = jax.device_get(state.params)
-  step = make_train_step(
-    tiny.MODEL, algorithm, optimizer, microbatches=2, shardings=shardings
-  )
+  step = make_train_step(learner, microbatches=2, shardings=shardings)
   place = batch_sharding(mesh)
   tokens, mask = tiny.prompts(lengths=[2 + i % 4 for i in range(16)])
   prompts = PromptBatch((), tokens, mask)
@@ -45,10 +45,10 @@ def main(fsdp: int, model: int) -> None:
   collate = CollatePrompts(sampler.tokenizer, max_prompt_tokens=5)
   evaluated = evaluate(sampler, state.params, problems, collate, final_answer, batch_size=3)
   rollout = jax.device_put(tiny.rollout(n=16, group=2), place)
-  rewards = jax.device_put(tiny.rewards(n=16, group=2), place)
-  state, told = step(state, rollout, *rewards)
+  feedback = jax.device_put(tiny.feedback(n=16, group=2), place)
+  state, told = step(state, rollout, feedback)
   gradient = jax.tree.map(lambda a, b: a - b, start, jax.device_get(state.params))
-  state, _ = step(state, rollout, *rewards)
+  state, _ = step(state, rollout, feedback)
   assert step._cache_size() == 1  # the second step is the first one's program
   embedding = state.params["params"]["embedding"]
   result = {

@@ -11,6 +11,7 @@ from pgax import algorithms
 from pgax.models import Decoder
 from pgax.training import OptimizerConfig, UserError
 from pgax.training.checkpoint import Checkpoints
+from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
 from pgax.training.state import abstract_state, init_state, make_optimizer
 from tests import tiny
@@ -20,7 +21,7 @@ POSITIONS = {"reinforce": {"next_index": 12}}
 
 def _state(seed=0, model=tiny.MODEL, optimizer=None):
   optimizer = optimizer or optax.adam(1e-3)
-  return init_state(model, algorithms.grpo(), optimizer, make_mesh(), seed)
+  return init_state(Learner(model, algorithms.grpo(), optimizer), make_mesh(), seed)
 
 
 def words(x):
@@ -64,7 +65,7 @@ def test_shapes_are_enough_to_restore(tmp_path):
   optimizer = make_optimizer(OptimizerConfig())
   state = _state(seed=5, optimizer=optimizer)
   Checkpoints(tmp_path).save(state, POSITIONS)
-  like = abstract_state(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh())
+  like = abstract_state(tiny.learner(algorithms.grpo(), optimizer), make_mesh())
   restored, _ = Checkpoints(tmp_path, read_only=True).restore(like)
   for ours, theirs in zip(jax.tree.leaves(restored), jax.tree.leaves(state), strict=True):
     np.testing.assert_array_equal(words(ours), words(theirs))

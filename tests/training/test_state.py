@@ -86,12 +86,11 @@ def test_bad_settings(options, told):
 
 def test_reference_is_the_policy_after_the_warm_start():
   optimizer = make_optimizer(OptimizerConfig())
-  state = init_state(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh(), seed=3)
+  learner = tiny.learner(algorithms.grpo(), optimizer)
+  state = init_state(learner, make_mesh(), seed=3)
   state = state.replace(params=jax.tree.map(lambda x: x + 1, state.params))
-  shardings = shardings_of(
-    abstract_state(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh())
-  )
-  begun = begin_reinforcement(state, optimizer, shardings)
+  shardings = shardings_of(abstract_state(learner, make_mesh()))
+  begun = begin_reinforcement(state, learner, shardings)
   for ours, theirs in zip(
     jax.tree.leaves(begun.ref_params), jax.tree.leaves(state.params), strict=True
   ):
@@ -104,7 +103,7 @@ def test_seed_decides():
   optimizer = make_optimizer(OptimizerConfig())
 
   def embedding(seed):
-    state = init_state(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh(), seed)
+    state = tiny.state(algorithms.grpo(), optimizer, seed)
     return np.asarray(state.params["params"]["embedding"]), jax.random.key_data(state.key)
 
   one, same, other = embedding(1), embedding(1), embedding(2)

@@ -10,43 +10,30 @@ import pytest
 
 from pgax import algorithms, kl
 from pgax.training import OptimizerConfig
+from pgax.training.forward import join, split, token_logp
+from pgax.training.imitation import make_imitation_step
 from pgax.training.mesh import make_mesh
 from pgax.training.state import (
   abstract_state,
-  init_state,
   make_optimizer,
   shardings_of,
   step_keys,
 )
-from pgax.training.step import (
-  join,
-  make_imitation_step,
-  make_train_step,
-  split,
-  token_logp,
-)
+from pgax.training.step import make_train_step
 from tests import tiny
 
-ROLLOUT, (REWARDS, VALID) = tiny.rollout(), tiny.rewards()
-# Plain gradient descent: the change of the parameters is the gradient.
-SGD = optax.sgd(1.0)
-
-
-def fresh(algorithm, optimizer=SGD):
-  return init_state(tiny.MODEL, algorithm, optimizer, make_mesh(), seed=0)
+ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
 
 
 def on_policy(temperature=1.0):
-  state = fresh(algorithms.grpo())
+  state = tiny.state(algorithms.grpo())
   logp, _ = token_logp(tiny.MODEL, state.params, ROLLOUT, temperature)
   return ROLLOUT.replace(logp=jnp.where(ROLLOUT.mask, logp, 0))
 
 
-def update(
-  algorithm, *, rewards=REWARDS, valid=VALID, rollout=ROLLOUT, optimizer=SGD, **options
-):
-  step = make_train_step(tiny.MODEL, algorithm, optimizer, **options)
-  state, told = step(fresh(algorithm, optimizer), rollout, rewards, valid)
+def update(algorithm, *, feedback=FEEDBACK, rollout=ROLLOUT, optimizer=None, **options):
+  step = make_train_step(tiny.learner(algorithm, optimizer), **options)
+  state, told = step(tiny.state(algorithm, optimizer), rollout, feedback)
   return state, told.metrics
 
 
@@ -63,7 +50,7 @@ def test_microbatches_change_nothing(preset):
   assert_same(one.params, four.params, rtol=1e-4, atol=2e-6)
   for name in told_one:
     assert told_four[name] == pytest.approx(float(told_one[name]), rel=1e-4, abs=1e-6)
-  start = fresh(preset()).params
+  start = tiny.state(preset()).params
   moved = optax.tree.norm(jax.tree.map(jnp.subtract, one.params, start))
   assert moved == pytest.approx(float(told_one["grad_norm"]), rel=1e-3) and moved > 1e-3
 
@@ -110,7 +97,7 @@ def test_minibatches_estimate_the_same_gradient():
   tiny_sgd = optax.sgd(1e-4)
   whole, _ = update(algorithms.dr_grpo(), optimizer=tiny_sgd)
   parts, _ = update(algorithms.dr_grpo(minibatches=2), optimizer=tiny_sgd)
-  start = fresh(algorithms.dr_grpo()).params
+  start = tiny.state(algorithms.dr_grpo()).params
   for a, b, s in zip(
     *map(jax.tree.leaves, (whole.params, parts.params, start)), strict=True
   ):
@@ -118,17 +105,17 @@ def test_minibatches_estimate_the_same_gradient():
 
 
 def test_penalty_pulls_towards_the_reference():
-  rewards = jnp.zeros_like(REWARDS)  # no signal but the penalty's
+  silent = FEEDBACK.replace(rewards=jnp.zeros_like(FEEDBACK.rewards))  # but the penalty's
   algorithm = algorithms.grpo(kl_coef=1.0)
-  step = make_train_step(tiny.MODEL, algorithm, optax.sgd(0.1))
-  state = fresh(algorithm, optax.sgd(0.1))
+  step = make_train_step(tiny.learner(algorithm, optax.sgd(0.1)))
+  state = tiny.state(algorithm, optax.sgd(0.1))
   away = jax.tree.map(lambda x: x * 1.2, state.params)
-  state, first = step(state.replace(params=away), ROLLOUT, rewards, VALID)
-  _, second = step(state, ROLLOUT, rewards, VALID)
+  state, first = step(state.replace(params=away), ROLLOUT, silent)
+  _, second = step(state, ROLLOUT, silent)
   assert 0 < second.metrics["kl/ref"] < first.metrics["kl/ref"]
-  still, told = update(algorithms.grpo(kl_coef=0.0), rewards=rewards)
+  still, told = update(algorithms.grpo(kl_coef=0.0), feedback=silent)
   assert told["kl/coef"] == 0 and told["grad_norm"] == 0
-  assert_same(still.params, fresh(algorithm).params)
+  assert_same(still.params, tiny.state(algorithm).params)
 
 
 def test_adaptive_coefficient_moves_with_the_state():
@@ -142,25 +129,25 @@ def test_adaptive_coefficient_moves_with_the_state():
 
 
 def test_nothing_scorable_is_no_update():
-  nothing = jnp.zeros_like(VALID)
-  state, told = update(
-    algorithms.grpo(), rewards=jnp.full_like(REWARDS, jnp.nan), valid=nothing
+  nothing = FEEDBACK.replace(
+    rewards=jnp.full_like(FEEDBACK.rewards, jnp.nan),
+    valid=jnp.zeros_like(FEEDBACK.valid),
   )
+  state, told = update(algorithms.grpo(), feedback=nothing)
   assert told["loss"] == 0 and told["grad_norm"] == 0
-  assert_same(state.params, fresh(algorithms.grpo()).params)
+  assert_same(state.params, tiny.state(algorithms.grpo()).params)
 
 
 def test_traced_once_and_state_donated():
   algorithm = algorithms.grpo(epochs=2, minibatches=2)
   optimizer = make_optimizer(OptimizerConfig())
-  shardings = shardings_of(abstract_state(tiny.MODEL, algorithm, optimizer, make_mesh()))
-  step = make_train_step(
-    tiny.MODEL, algorithm, optimizer, microbatches=2, shardings=shardings
-  )
-  state = first = fresh(algorithm, optimizer)
+  learner = tiny.learner(algorithm, optimizer)
+  shardings = shardings_of(abstract_state(learner, make_mesh()))
+  step = make_train_step(learner, microbatches=2, shardings=shardings)
+  state = first = tiny.state(algorithm, optimizer)
   for seed in range(3):
-    rewards, valid = tiny.rewards(seed=seed)
-    state, _ = step(state, tiny.rollout(seed=seed), rewards, valid)
+    feedback = tiny.feedback(seed=seed)
+    state, _ = step(state, tiny.rollout(seed=seed), feedback)
   assert step._cache_size() == 1 and int(state.step) == 3
   assert all(x.is_deleted() for x in jax.tree.leaves(first.params))
 
@@ -174,10 +161,10 @@ def test_no_step_shares_a_key():
 def test_imitation_learns_and_is_traced_once():
   optimizer = make_optimizer(OptimizerConfig(learning_rate=3e-3, warmup_steps=0))
   shardings = shardings_of(
-    abstract_state(tiny.MODEL, algorithms.grpo(), optimizer, make_mesh())
+    abstract_state(tiny.learner(algorithms.grpo(), optimizer), make_mesh())
   )
   step = make_imitation_step(tiny.MODEL, optimizer, shardings=shardings)
-  state = fresh(algorithms.grpo(), optimizer)
+  state = tiny.state(algorithms.grpo(), optimizer)
   arrays = (
     ROLLOUT.prompt_tokens,
     ROLLOUT.prompt_mask,

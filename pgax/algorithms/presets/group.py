@@ -1,77 +1,11 @@
-"""The well-known algorithms, each a composition of parts."""
+"""Presets that standardise or centre rewards in their group: GRPO and its kin."""
 
-import math
+import dataclasses
 
-from pgax.algorithms.parts import (
-  BatchMean,
-  Clipped,
-  ClippedWeight,
-  FixedLength,
-  GeometricMean,
-  GroupCentred,
-  GroupStandardised,
-  LeaveOneOut,
-  LengthWeighted,
-  PolicyGradient,
-  RelativeToMean,
-  SequenceClipped,
-  SoftGate,
-  TrustedTokens,
-)
-from pgax.algorithms.spec import Algorithm, KLPenalty
+from pgax.algorithms import filters, parts
+from pgax.algorithms.presets.penalty import kl_penalty
+from pgax.algorithms.spec import Algorithm, DynamicSampling
 from pgax.ops import aggregation, kl
-
-
-def _penalty(estimator, coef: float, placement: str) -> KLPenalty | None:
-  """A fixed penalty, or none at all where the coefficient is 0."""
-  if not 0 <= coef < math.inf:
-    raise ValueError(f"kl_coef is {coef}; it must be at least 0, and 0 means no penalty")
-  return KLPenalty(estimator, kl.FixedController(coef), placement) if coef else None
-
-
-def reinforce(epochs: int = 1, minibatches: int = 1) -> Algorithm:
-  """REINFORCE with the mean of the batch as its baseline.
-
-  `loss = -sum_t (R - mean R) logp_t`, mean over completions. Source: Williams 1992.
-
-  Args:
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
-
-  Returns:
-    An `Algorithm` without clip and without KL penalty.
-  """
-  return Algorithm(
-    advantage=BatchMean(),
-    surrogate=PolicyGradient(),
-    aggregation=aggregation.sequence_sum,
-    epochs=epochs,
-    minibatches=minibatches,
-  )
-
-
-def rloo(kl_coef: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm:
-  """REINFORCE leave-one-out.
-
-  `loss = -sum_t (R_k - mean_{j != k} R_j) logp_t` with `R <- R - kl_coef * sum_t k1_t`,
-  mean over completions. Source: arXiv 2402.14740.
-
-  Args:
-    kl_coef: coefficient of the KL penalty inside the reward; 0 for none.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
-
-  Returns:
-    An `Algorithm`; its group must have at least 2 completions.
-  """
-  return Algorithm(
-    advantage=LeaveOneOut(),
-    surrogate=PolicyGradient(),
-    aggregation=aggregation.sequence_sum,
-    kl=_penalty(kl.k1, kl_coef, "reward"),
-    epochs=epochs,
-    minibatches=minibatches,
-  )
 
 
 def grpo(
@@ -101,12 +35,44 @@ def grpo(
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=GroupStandardised(ddof, eps),
-    surrogate=Clipped(clip_low, clip_high),
+    advantage=parts.GroupStandardised(ddof, eps),
+    surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=aggregation.sequence_mean,
-    kl=_penalty(kl.k3, kl_coef, "loss"),
+    kl=kl_penalty(kl.k3, kl_coef, "loss"),
     epochs=epochs,
     minibatches=minibatches,
+  )
+
+
+def grpo_process(
+  clip_low: float = 0.2,
+  clip_high: float = 0.2,
+  kl_coef: float = 0.04,
+  ddof: int = 0,
+  eps: float = 1e-6,
+  epochs: int = 1,
+  minibatches: int = 1,
+) -> Algorithm:
+  """GRPO with process supervision: every step of a completion is rewarded.
+
+  `A_t = ` sum of the rewards of steps that end at or after `t`, all steps of the group
+  standardised together; else as `grpo`. Source: arXiv 2402.03300, section 4.1.3.
+
+  Args:
+    clip_low: how far a token's ratio may fall below 1.
+    clip_high: how far a token's ratio may rise above 1.
+    kl_coef: coefficient of the KL penalty in the loss; 0 for none.
+    ddof: 0 for the population's deviation of the rewards, 1 for the sample's.
+    eps: added to that deviation.
+    epochs: passes over a rollout.
+    minibatches: optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`; a run of it needs a function that rewards steps.
+  """
+  return dataclasses.replace(
+    grpo(clip_low, clip_high, kl_coef, ddof, eps, epochs, minibatches),
+    advantage=parts.StepsStandardised(ddof, eps),
   )
 
 
@@ -133,9 +99,51 @@ def dr_grpo(
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=GroupCentred(),
-    surrogate=Clipped(clip_low, clip_high),
-    aggregation=FixedLength(max_length),
+    advantage=parts.GroupCentred(),
+    surrogate=parts.Clipped(clip_low, clip_high),
+    aggregation=parts.FixedLength(max_length),
+    epochs=epochs,
+    minibatches=minibatches,
+  )
+
+
+def dapo(
+  clip_low: float = 0.2,
+  clip_high: float = 0.28,
+  max_batches: int = 3,
+  overlong_buffer: int | None = None,
+  overlong_coef: float = 1.0,
+  drop_truncated: bool = False,
+  epochs: int = 1,
+  minibatches: int = 1,
+) -> Algorithm:
+  """Decoupled clip and dynamic sampling policy optimization.
+
+  GRPO's advantage, PPO's clip with a higher upper bound, mean over all tokens, no KL
+  penalty; groups of equal rewards are dropped and more are sampled, and the reward falls
+  towards the length limit. Source: arXiv 2503.14476.
+
+  Args:
+    clip_low: how far a token's ratio may fall below 1.
+    clip_high: how far a token's ratio may rise above 1.
+    max_batches: how many batches of prompts a step may sample.
+    overlong_buffer: tokens before the limit over which the reward falls; by default a
+      fifth of the limit.
+    overlong_coef: what a completion at the limit loses; 0 for no such shaping.
+    drop_truncated: whether completions cut at the limit are left out of the update.
+    epochs: passes over a rollout.
+    minibatches: optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`.
+  """
+  return Algorithm(
+    advantage=parts.GroupStandardised(),
+    surrogate=parts.Clipped(clip_low, clip_high),
+    aggregation=aggregation.token_mean,
+    shaping=(parts.Overlong(overlong_buffer, overlong_coef),) if overlong_coef else (),
+    refill=DynamicSampling(max_batches),
+    keep=filters.finished if drop_truncated else None,
     epochs=epochs,
     minibatches=minibatches,
   )
@@ -162,8 +170,8 @@ def gspo(
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=GroupStandardised(),
-    surrogate=SequenceClipped(clip_low, clip_high),
+    advantage=parts.GroupStandardised(),
+    surrogate=parts.SequenceClipped(clip_low, clip_high),
     aggregation=aggregation.sequence_mean,
     epochs=epochs,
     minibatches=minibatches,
@@ -189,8 +197,8 @@ def gmpo(
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=GroupStandardised(),
-    surrogate=GeometricMean(clip),
+    advantage=parts.GroupStandardised(),
+    surrogate=parts.GeometricMean(clip),
     aggregation=aggregation.sequence_mean,
     epochs=epochs,
     minibatches=minibatches,
@@ -218,8 +226,8 @@ def cispo(
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=GroupStandardised(),
-    surrogate=ClippedWeight(clip_low, clip_high),
+    advantage=parts.GroupStandardised(),
+    surrogate=parts.ClippedWeight(clip_low, clip_high),
     aggregation=aggregation.token_mean,
     epochs=epochs,
     minibatches=minibatches,
@@ -247,8 +255,8 @@ def sapo(
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=GroupStandardised(),
-    surrogate=SoftGate(tau_pos, tau_neg),
+    advantage=parts.GroupStandardised(),
+    surrogate=parts.SoftGate(tau_pos, tau_neg),
     aggregation=aggregation.sequence_mean,
     epochs=epochs,
     minibatches=minibatches,
@@ -275,59 +283,9 @@ def dppo(
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=GroupStandardised(),
-    surrogate=TrustedTokens(delta),
+    advantage=parts.GroupStandardised(),
+    surrogate=parts.TrustedTokens(delta),
     aggregation=aggregation.sequence_mean,
-    epochs=epochs,
-    minibatches=minibatches,
-  )
-
-
-def opo(
-  epochs: int = 1,
-  minibatches: int = 1,
-) -> Algorithm:
-  """On-policy optimization with the baseline of least variance.
-
-  `A = R - sum_i l_i R_i / sum_i l_i`, the policy gradient, sum over tokens and mean over
-  completions, no KL penalty. Source: arXiv 2505.23585.
-
-  Args:
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
-
-  Returns:
-    An `Algorithm`.
-  """
-  return Algorithm(
-    advantage=LengthWeighted(),
-    surrogate=PolicyGradient(),
-    aggregation=aggregation.sequence_sum,
-    epochs=epochs,
-    minibatches=minibatches,
-  )
-
-
-def maxrl(
-  epochs: int = 1,
-  minibatches: int = 1,
-) -> Algorithm:
-  """Maximum-likelihood reinforcement learning, for binary rewards.
-
-  `A = (R - mean R) / mean R`, the policy gradient, sum over tokens and mean over
-  completions, no KL penalty. Source: arXiv 2602.02710.
-
-  Args:
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
-
-  Returns:
-    An `Algorithm`.
-  """
-  return Algorithm(
-    advantage=RelativeToMean(),
-    surrogate=PolicyGradient(),
-    aggregation=aggregation.sequence_sum,
     epochs=epochs,
     minibatches=minibatches,
   )

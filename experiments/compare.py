@@ -1,0 +1,140 @@
+"""Compares the presets: `python -m experiments.compare --workdir=DIR`.
+
+Every preset learns by its own config, all from the same warm start, which is trained once.
+The same command goes on where an interrupted one stopped, and makes the table again when
+all runs are done. `--presets` and `--seeds` choose some of the runs.
+"""
+
+import json
+import runpy
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from absl import flags
+from ml_collections import ConfigDict
+
+from experiments import program
+from experiments.configuration import freeze, to_json
+from pgax.algorithms import presets
+from pgax.data import byte_tokenizer
+from pgax.training import UserError, train
+from pgax.training.metrics import read_lines
+
+_NAMES = [preset.__name__ for preset in presets.ALL]
+_THREE_SEEDS = ("reinforce", "rloo", "ppo", "grpo", "dr_grpo")
+_GOAL = 0.8
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the runs.", required=True)
+_PRESETS = flags.DEFINE_list("presets", _NAMES, "Which presets, by name.")
+_SEEDS = flags.DEFINE_list(
+  "seeds", None, f"Which seeds; 0, 1, 2 for {', '.join(_THREE_SEEDS)} and 0 else."
+)
+_STEPS = flags.DEFINE_integer("steps", None, "Steps of a run; the config's by default.")
+
+
+def main() -> int:
+  """Does the runs that are missing, and tells how all of them went."""
+  workdir = Path(_WORKDIR.value)
+  for name in _PRESETS.value:
+    if name not in _NAMES:
+      raise UserError(f"--presets has {name!r}; allowed are {', '.join(_NAMES)}")
+  warm = workdir / "warm_start"
+  config = _config("grpo")
+  config.steps = 0
+  if not _run(config, warm):
+    return 130
+  results = {}
+  for name in _PRESETS.value:
+    rows = []
+    for seed in _seeds(name):
+      config = _config(name)
+      config.policy_from, config.warm_start.steps = str(warm), 0
+      config.seed, config.eval_every = seed, 1
+      config.steps = _STEPS.value or config.steps
+      folder = workdir / f"{name}-{seed}"
+      if not _run(config, folder):
+        return 130
+      rows.append(summary(read_lines(folder / "metrics.jsonl")))
+    results[name] = rows
+  (workdir / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+  (workdir / "table.md").write_text(table(results))
+  print(f"\n{table(results)}\ntable: {workdir / 'table.md'}")
+  return 0
+
+
+def _seeds(name: str) -> Iterable[int]:
+  given = _SEEDS.value
+  try:
+    return range(3 if name in _THREE_SEEDS else 1) if given is None else [*map(int, given)]
+  except ValueError:
+    raise UserError(f"--seeds is {','.join(given)}; give numbers, as 0,1,2") from None
+
+
+def _config(name: str) -> ConfigDict:
+  return runpy.run_path(str(program.CONFIGS / f"{name}.py"))["get_config"]()
+
+
+def _run(config: ConfigDict, folder: Path) -> bool:
+  """Does a run, or what is left of it; whether it came to its end."""
+  record = json.loads(json.dumps(to_json(config)))
+  return train(freeze(config), byte_tokenizer(), folder, record).finished
+
+
+def summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
+  """What the table says of a run.
+
+  Args:
+    rows: its metrics, a row a step.
+
+  Returns:
+    `accuracy` at the end, `completions` sampled until it was first at the goal (None if it
+    never was), and `cpu`, median CPU seconds of a step.
+  """
+  done, needed = 0, None
+  for row in rows:
+    done += row.get("completions/generated", 0)
+    if needed is None and (row.get("eval/accuracy") or 0) >= _GOAL:
+      needed = done
+  return {
+    "accuracy": [r["eval/accuracy"] for r in rows if "eval/accuracy" in r][-1],
+    "completions": needed,
+    "cpu": statistics.median(row["time/cpu"] for row in rows if "time/cpu" in row),
+  }
+
+
+def table(results: Mapping[str, Sequence[Mapping[str, float | None]]]) -> str:
+  """The comparison as a Markdown table.
+
+  Args:
+    results: of every preset, a `summary` for each seed.
+
+  Returns:
+    A row a preset: mean over seeds, and the range where there are several.
+  """
+  lines = [
+    f"| preset | seeds | final accuracy | completions to {_GOAL:.0%} | CPU s a step |",
+    "| --- | ---: | ---: | ---: | ---: |",
+  ]
+  for name, rows in results.items():
+    needed = [row["completions"] for row in rows]
+    cells = [
+      name,
+      str(len(rows)),
+      _spread([row["accuracy"] for row in rows], "{:.1%}"),
+      "not reached" if None in needed else _spread(needed, "{:,.0f}"),
+      _spread([row["cpu"] for row in rows], "{:.2f}", with_range=False),
+    ]
+    lines.append(f"| {' | '.join(cells)} |")
+  return "\n".join(lines) + "\n"
+
+
+def _spread(values: Sequence[float], form: str, with_range: bool = True) -> str:
+  told = form.format(statistics.fmean(values))
+  if len(values) == 1 or not with_range:
+    return told
+  return f"{told} ({form.format(min(values))} to {form.format(max(values))})"
+
+
+if __name__ == "__main__":
+  program.run(main)

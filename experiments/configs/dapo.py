@@ -1,0 +1,20 @@
+"""DAPO (arXiv 2503.14476) on three-digit additions.
+
+The buffer of 4 tokens before the limit of 40 leaves every right solution its whole reward.
+
+Command:
+  python -m experiments.train --config=experiments/configs/dapo.py --workdir=runs/dapo
+Time: not measured yet.
+Expect: not measured yet.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configs import _arithmetic
+from experiments.configuration import entry
+from pgax import algorithms
+
+
+def get_config() -> ConfigDict:
+  """The config, as absl's `--config` wants it."""
+  return _arithmetic.get_config("dapo", entry(algorithms.dapo, overlong_buffer=4))

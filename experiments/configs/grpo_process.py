@@ -1,0 +1,21 @@
+"""GRPO with a reward for every column (arXiv 2402.03300) on three-digit additions.
+
+Command:
+  python -m experiments.train --config=experiments/configs/grpo_process.py --workdir=runs/grpo_process
+Time: not measured yet.
+Expect: not measured yet.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configs import _arithmetic
+from experiments.configuration import entry
+from pgax import algorithms
+from pgax.rewards import addition_steps
+
+
+def get_config() -> ConfigDict:
+  """The config, as absl's `--config` wants it."""
+  config = _arithmetic.get_config("grpo_process", entry(algorithms.grpo_process))
+  config.step_reward = addition_steps
+  return config

@@ -1,0 +1,18 @@
+"""MDPO (arXiv 2005.09814) on three-digit additions.
+
+Command:
+  python -m experiments.train --config=experiments/configs/mdpo.py --workdir=runs/mdpo
+Time: not measured yet.
+Expect: not measured yet.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configs import _arithmetic
+from experiments.configuration import entry
+from pgax import algorithms
+
+
+def get_config() -> ConfigDict:
+  """The config, as absl's `--config` wants it."""
+  return _arithmetic.get_config("mdpo", entry(algorithms.mdpo))

@@ -1,0 +1,18 @@
+"""PPO (arXiv 1707.06347), with a critic, on three-digit additions.
+
+Command:
+  python -m experiments.train --config=experiments/configs/ppo.py --workdir=runs/ppo
+Time: not measured yet.
+Expect: not measured yet.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configs import _arithmetic
+from experiments.configuration import entry
+from pgax import algorithms
+
+
+def get_config() -> ConfigDict:
+  """The config, as absl's `--config` wants it."""
+  return _arithmetic.get_config("ppo", entry(algorithms.ppo))

@@ -1,0 +1,18 @@
+"""REINFORCE++ (arXiv 2501.03262) on three-digit additions.
+
+Command:
+  python -m experiments.train --config=experiments/configs/reinforce_pp.py --workdir=runs/reinforce_pp
+Time: not measured yet.
+Expect: not measured yet.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configs import _arithmetic
+from experiments.configuration import entry
+from pgax import algorithms
+
+
+def get_config() -> ConfigDict:
+  """The config, as absl's `--config` wants it."""
+  return _arithmetic.get_config("reinforce_pp", entry(algorithms.reinforce_pp))

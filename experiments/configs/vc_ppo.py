@@ -1,0 +1,18 @@
+"""VC-PPO (arXiv 2503.01491), whose critic learns first, on three-digit additions.
+
+Command:
+  python -m experiments.train --config=experiments/configs/vc_ppo.py --workdir=runs/vc_ppo
+Time: not measured yet.
+Expect: not measured yet.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configs import _arithmetic
+from experiments.configuration import entry
+from pgax import algorithms
+
+
+def get_config() -> ConfigDict:
+  """The config, as absl's `--config` wants it."""
+  return _arithmetic.get_config("vc_ppo", entry(algorithms.vc_ppo))

@@ -1,0 +1,199 @@
+"""Presets without a clip of their own: the policy gradient under different baselines."""
+
+from pgax.algorithms import parts
+from pgax.algorithms.presets.penalty import kl_penalty
+from pgax.algorithms.spec import Algorithm, MovingAverage
+from pgax.ops import aggregation, kl
+
+
+def reinforce(
+  rate: float | None = None, epochs: int = 1, minibatches: int = 1
+) -> Algorithm:
+  """REINFORCE with the mean of the batch, or of those before it, as its baseline.
+
+  `loss = -sum_t (R - b) logp_t`, mean over completions. Source: Williams 1992.
+
+  Args:
+    rate: None takes the mean of the batch as `b`; a number in [0, 1] takes a mean that
+      follows the rewards of the batches before at that rate.
+    epochs: passes over a rollout.
+    minibatches: optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm` without clip and without KL penalty.
+  """
+  return Algorithm(
+    advantage=parts.BatchMean() if rate is None else parts.AboveBaseline(),
+    surrogate=parts.PolicyGradient(),
+    aggregation=aggregation.sequence_sum,
+    baseline=None if rate is None else MovingAverage(rate),
+    epochs=epochs,
+    minibatches=minibatches,
+  )
+
+
+def rloo(
+  kl_coef: float = 0.05,
+  clip: float | None = None,
+  epochs: int = 1,
+  minibatches: int = 1,
+) -> Algorithm:
+  """REINFORCE leave-one-out.
+
+  `loss = -sum_t (R_k - mean_{j != k} R_j) logp_t` with `R <- R - kl_coef * sum_t k1_t`,
+  mean over completions. Source: arXiv 2402.14740.
+
+  Args:
+    kl_coef: coefficient of the KL penalty inside the reward; 0 for none.
+    clip: how far a token's ratio may go from 1 under PPO's clip; None for the plain policy
+      gradient.
+    epochs: passes over a rollout.
+    minibatches: optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`; its group must have at least 2 completions.
+  """
+  return Algorithm(
+    advantage=parts.LeaveOneOut(),
+    surrogate=parts.PolicyGradient() if clip is None else parts.Clipped(clip, clip),
+    aggregation=aggregation.sequence_sum,
+    kl=kl_penalty(kl.k1, kl_coef, "reward"),
+    epochs=epochs,
+    minibatches=minibatches,
+  )
+
+
+def remax(kl_coef: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm:
+  """REINFORCE with the reward of the greedy completion as its baseline.
+
+  `loss = -sum_t (R - R(greedy)) logp_t` with `R <- R - kl_coef * sum_t k1_t`, mean over
+  completions; one more rollout for each prompt. Source: arXiv 2310.10505.
+
+  Args:
+    kl_coef: coefficient of the KL penalty inside the reward; 0 for none.
+    epochs: passes over a rollout.
+    minibatches: optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`.
+  """
+  return Algorithm(
+    advantage=parts.AboveGreedy(),
+    surrogate=parts.PolicyGradient(),
+    aggregation=aggregation.sequence_sum,
+    kl=kl_penalty(kl.k1, kl_coef, "reward"),
+    greedy_baseline=True,
+    epochs=epochs,
+    minibatches=minibatches,
+  )
+
+
+def reinforce_pp(
+  kl_coef: float = 0.01,
+  clip: float = 0.2,
+  epochs: int = 1,
+  minibatches: int = 1,
+) -> Algorithm:
+  """REINFORCE++: a critic-free PPO, normalised over the global batch.
+
+  `A = whiten(G_t)` with `G_t` the return to go of token rewards `-kl_coef * k1_t` and the
+  completion's reward at its end; PPO's clip, mean over all tokens. Source: arXiv
+  2501.03262.
+
+  Args:
+    kl_coef: coefficient of the KL penalty inside the token rewards; 0 for none.
+    clip: how far a token's ratio may go from 1.
+    epochs: passes over a rollout.
+    minibatches: optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`.
+  """
+  return Algorithm(
+    advantage=parts.ReturnToGo(),
+    surrogate=parts.Clipped(clip, clip),
+    aggregation=aggregation.token_mean,
+    kl=kl_penalty(kl.k1, kl_coef, "reward"),
+    epochs=epochs,
+    minibatches=minibatches,
+  )
+
+
+def reinforce_pp_baseline(
+  kl_coef: float = 0.01,
+  clip: float = 0.2,
+  epochs: int = 1,
+  minibatches: int = 1,
+) -> Algorithm:
+  """REINFORCE++ with the mean of the group as its baseline.
+
+  As `reinforce_pp`, with `R - mean R` of the group in the place of the completion's reward.
+  Source: arXiv 2501.03262.
+
+  Args:
+    kl_coef: coefficient of the KL penalty inside the token rewards; 0 for none.
+    clip: how far a token's ratio may go from 1.
+    epochs: passes over a rollout.
+    minibatches: optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`.
+  """
+  return Algorithm(
+    advantage=parts.ReturnToGo(group_baseline=True),
+    surrogate=parts.Clipped(clip, clip),
+    aggregation=aggregation.token_mean,
+    kl=kl_penalty(kl.k1, kl_coef, "reward"),
+    epochs=epochs,
+    minibatches=minibatches,
+  )
+
+
+def opo(
+  epochs: int = 1,
+  minibatches: int = 1,
+) -> Algorithm:
+  """On-policy optimization with the baseline of least variance.
+
+  `A = R - sum_i l_i R_i / sum_i l_i`, the policy gradient, sum over tokens and mean over
+  completions, no KL penalty. Source: arXiv 2505.23585.
+
+  Args:
+    epochs: passes over a rollout.
+    minibatches: optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`.
+  """
+  return Algorithm(
+    advantage=parts.LengthWeighted(),
+    surrogate=parts.PolicyGradient(),
+    aggregation=aggregation.sequence_sum,
+    epochs=epochs,
+    minibatches=minibatches,
+  )
+
+
+def maxrl(
+  epochs: int = 1,
+  minibatches: int = 1,
+) -> Algorithm:
+  """Maximum-likelihood reinforcement learning, for binary rewards.
+
+  `A = (R - mean R) / mean R`, the policy gradient, sum over tokens and mean over
+  completions, no KL penalty. Source: arXiv 2602.02710.
+
+  Args:
+    epochs: passes over a rollout.
+    minibatches: optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`.
+  """
+  return Algorithm(
+    advantage=parts.RelativeToMean(),
+    surrogate=parts.PolicyGradient(),
+    aggregation=aggregation.sequence_sum,
+    epochs=epochs,
+    minibatches=minibatches,
+  )

@@ -1,0 +1,58 @@
+"""A decoder with a scalar head: the critic."""
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from pgax.models.cache import Cache
+from pgax.models.config import DecoderConfig
+from pgax.models.decoder import Decoder
+from pgax.types import Array, PyTree
+
+DECODER = "decoder"
+
+
+class Critic(nn.Module):
+  """A decoder of its own with one number for every token in the place of logits.
+
+  The head starts at zero, so that every output does, whatever the decoder's weights.
+  """
+
+  config: DecoderConfig
+
+  def setup(self):
+    self.decoder = Decoder(self.config, name=DECODER)
+    zeros = nn.initializers.zeros
+    init = nn.with_logical_partitioning(zeros, ("embed",))
+    self.head = self.param("head", init, (self.config.embed_dim,))
+    self.bias = self.param("bias", nn.with_logical_partitioning(zeros, ()), ())
+
+  def __call__(
+    self, tokens: Array, positions: Array, cache: Cache | None = None
+  ) -> tuple[Array, Cache]:
+    """Outputs `[N, G, L]` after each token, and the cache; as `Decoder` otherwise."""
+    hidden, cache = self.features(tokens, positions, cache)
+    return self.outputs(hidden), cache
+
+  def features(
+    self, tokens: Array, positions: Array, cache: Cache | None = None
+  ) -> tuple[Array, Cache]:
+    """The last hidden states `[N, G, L, E]`, and the cache."""
+    return self.decoder.features(tokens, positions, cache)
+
+  def outputs(self, hidden: Array) -> Array:
+    """Outputs `[...]` of hidden states `[..., E]`, float32."""
+    return jnp.asarray(hidden @ self.head + self.bias, jnp.float32)
+
+
+def with_decoder(params: PyTree, decoder_params: PyTree) -> PyTree:
+  """The critic's parameters with those of a decoder in the place of its own.
+
+  Args:
+    params: of a `Critic`.
+    decoder_params: of a `Decoder` of the same configuration.
+
+  Returns:
+    Parameters of a `Critic`; the head is as it was.
+  """
+  inner = dict(params["params"]) | {DECODER: decoder_params["params"]}
+  return dict(params) | {"params": inner}

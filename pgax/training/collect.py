@@ -1,0 +1,182 @@
+"""A step's worth of experience: sampled, scored, and filled up with groups that differ."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+
+from pgax.algorithms import filters
+from pgax.data.prompts import PromptBatch
+from pgax.models.partitioning import batch_sharding
+from pgax.training.config import RunConfig
+from pgax.training.rollout import Sampler, Scores, Stopwatch, rollout_metrics, score
+from pgax.training.steps import step_rewards
+from pgax.types import Array, Feedback, PyTree, Rollout
+
+
+@dataclasses.dataclass(frozen=True)
+class Experience:
+  """A scored rollout.
+
+  Attributes:
+    prompts: the batch that was sampled from.
+    rollout: its completions.
+    scores: theirs.
+    greedy_rewards: `[N]` of each prompt's greedy completion, nan where it could not be
+      scored; None where there is none.
+  """
+
+  prompts: PromptBatch
+  rollout: Rollout
+  scores: Scores
+  greedy_rewards: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Collector:
+  """Collects the experience of a step.
+
+  Attributes:
+    config: of the run.
+    sampler: draws completions.
+    next_prompts: gives the next batch of prompts.
+  """
+
+  config: RunConfig
+  sampler: Sampler
+  next_prompts: Callable[[], PromptBatch]
+
+  def __call__(
+    self, params: PyTree, key: Array
+  ) -> tuple[Experience, Feedback, dict[str, float]]:
+    """Samples and scores as many prompts as a step takes.
+
+    Args:
+      params: of the policy.
+      key: random key of the step's rollout.
+
+    Returns:
+      The experience, what the train step is told of it, and metrics. These are over all
+      that was sampled, dropped groups included.
+    """
+    refill, wanted = self.config.algorithm.refill, self.config.sampling.prompts
+    found, times = [], {"time/rollout": 0.0, "time/reward": 0.0}
+    informative = np.zeros(0, bool)
+    for batch_key in jax.random.split(key, refill.max_batches if refill else 1):
+      latest = self._sample(params, batch_key, times)
+      found.append(latest)
+      told = filters.informative(latest.scores.rewards, latest.scores.valid)
+      informative = np.concatenate([informative, told])
+      if informative.sum() >= wanted:
+        break
+    if not refill:
+      (experience,), empty = found, np.zeros(wanted, bool)
+      metrics = rollout_metrics(experience.rollout, experience.scores)
+    else:
+      everything = _joined(found)
+      metrics = rollout_metrics(everything.rollout, everything.scores)
+      rows, empty = _fill(informative, wanted)
+      experience = _rows(everything, rows, batch_sharding(self.sampler.mesh))
+      metrics["sampling/batches"] = len(found)
+      metrics["sampling/filled"] = float(1 - empty.mean())
+    if self.config.algorithm.greedy_baseline:
+      metrics["completions/generated"] += sum(len(x.prompts.examples) for x in found)
+    watch = Stopwatch()
+    feedback = self._feedback(experience, empty)
+    times["time/reward"] += watch.lap()
+    return experience, feedback, metrics | times
+
+  def _sample(self, params: PyTree, key: Array, times: dict[str, float]) -> Experience:
+    config, sampler = self.config, self.sampler
+    prompts, watch = self.next_prompts(), Stopwatch()
+    sampling = config.sampling
+    rollout = sampler(params, prompts, key, sampling.temperature, sampling.group)
+    # Greedy decoding draws nothing, so the key plays no part.
+    baseline = config.algorithm.greedy_baseline
+    greedy = sampler(params, prompts, key, 0.0, 1) if baseline else None
+    times["time/rollout"] += watch.lap(rollout, greedy)
+    scores, rewards = score(config.reward, sampler.tokenizer, prompts, rollout), None
+    if greedy is not None:
+      found = score(config.reward, sampler.tokenizer, prompts, greedy)
+      rewards = np.where(found.valid, found.rewards, np.nan)[:, 0]
+    times["time/reward"] += watch.lap()
+    return Experience(prompts, rollout, scores, rewards)
+
+  def _feedback(self, experience: Experience, empty: np.ndarray) -> Feedback:
+    scores = experience.scores
+    rewards, ends = None, None
+    if self.config.step_reward is not None:
+      tokens, mask = jax.device_get((experience.rollout.tokens, experience.rollout.mask))
+      rewards, ends = step_rewards(
+        self.config.step_reward,
+        self.sampler.tokenizer,
+        experience.prompts,
+        scores.texts,
+        tokens,
+        mask,
+      )
+    feedback = Feedback(
+      scores.rewards,
+      scores.valid & ~empty[:, None],
+      experience.greedy_rewards,
+      rewards,
+      ends,
+    )
+    return jax.device_put(feedback, batch_sharding(self.sampler.mesh))
+
+
+def _fill(informative: np.ndarray, wanted: int) -> tuple[np.ndarray, np.ndarray]:
+  """Rows of the first groups that are informative, and which rows are there to fill up."""
+  rows = np.flatnonzero(informative)[:wanted]
+  empty = np.arange(wanted) >= len(rows)
+  others = np.flatnonzero(~informative)[: wanted - len(rows)]
+  return np.concatenate([rows, others]), empty
+
+
+def _joined(found: Sequence[Experience]) -> Experience:
+  """Several batches as one, on the host."""
+  rollouts = jax.device_get([x.rollout for x in found])
+  names = {name for x in found for name in x.scores.parts}
+  missing = np.full(found[0].scores.rewards.shape, np.nan, np.float32)
+  scores = Scores(
+    texts=[group for x in found for group in x.scores.texts],
+    rewards=np.concatenate([x.scores.rewards for x in found]),
+    valid=np.concatenate([x.scores.valid for x in found]),
+    parts={
+      name: np.concatenate([x.scores.parts.get(name, missing) for x in found])
+      for name in names
+    },
+  )
+  greedy = [x.greedy_rewards for x in found]
+  return Experience(
+    prompts=PromptBatch(
+      examples=tuple(example for x in found for example in x.prompts.examples),
+      tokens=np.concatenate([x.prompts.tokens for x in found]),
+      mask=np.concatenate([x.prompts.mask for x in found]),
+    ),
+    rollout=jax.tree.map(lambda *parts: np.concatenate(parts), *rollouts),
+    scores=scores,
+    greedy_rewards=None if greedy[0] is None else np.concatenate(greedy),
+  )
+
+
+def _rows(whole: Experience, rows: np.ndarray, sharding: NamedSharding) -> Experience:
+  """Some prompts of a batch on the host, their completions back on the devices."""
+  scores, prompts, greedy = whole.scores, whole.prompts, whole.greedy_rewards
+  return Experience(
+    prompts=PromptBatch(
+      examples=tuple(prompts.examples[row] for row in rows),
+      tokens=prompts.tokens[rows],
+      mask=prompts.mask[rows],
+    ),
+    rollout=jax.device_put(jax.tree.map(lambda x: x[rows], whole.rollout), sharding),
+    scores=Scores(
+      texts=[scores.texts[row] for row in rows],
+      rewards=scores.rewards[rows],
+      valid=scores.valid[rows],
+      parts={name: values[rows] for name, values in scores.parts.items()},
+    ),
+    greedy_rewards=None if greedy is None else greedy[rows],
+  )

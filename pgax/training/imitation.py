@@ -1,0 +1,59 @@
+"""The jitted supervised step: imitation of worked solutions."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import optax
+
+from pgax.models.decoder import Decoder
+from pgax.models.scoring import completion_logits
+from pgax.ops import aggregation, logprobs
+from pgax.ops.masking import masked_sum
+from pgax.training.state import TrainState
+from pgax.types import Array, PyTree
+
+
+def make_imitation_step(
+  model: Decoder,
+  optimizer: optax.GradientTransformation,
+  *,
+  shardings: TrainState | None = None,
+) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
+  """Builds the supervised step: mean negative log-likelihood of the solutions' tokens.
+
+  Args:
+    model: the decoder.
+    optimizer: of the warm start.
+    shardings: of the state, as for `make_train_step`.
+
+  Returns:
+    A jitted function of the state (donated), prompts `[N, P]` with their mask and
+    solutions `[N, T]` with theirs, to the next state and its metrics.
+  """
+  out_shardings = None if shardings is None else (shardings, None)
+
+  @functools.partial(jax.jit, donate_argnums=0, out_shardings=out_shardings)
+  def imitation_step(state, prompt_tokens, prompt_mask, tokens, mask):
+    tokens, mask = tokens[:, None], mask[:, None]  # a group of one
+
+    def objective(params: PyTree) -> Array:
+      logits = completion_logits(model, params, prompt_tokens, prompt_mask, tokens, mask)
+      logp = logprobs.token_logp(logprobs.log_softmax(logits), tokens)
+      return -masked_sum(aggregation.token_mean(mask) * logp, mask)
+
+    value, gradient = jax.value_and_grad(objective)(state.params)
+    updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+    state = state.replace(
+      step=state.step + 1,
+      params=optax.apply_updates(state.params, updates),
+      opt_state=opt_state,
+    )
+    metrics = {
+      "loss": value,
+      "grad_norm": optax.tree.norm(gradient),
+      "param_norm": optax.tree.norm(state.params),
+    }
+    return state, metrics
+
+  return imitation_step

@@ -1,0 +1,202 @@
+"""Parts: each setting of each part changes what it gives, and what it needs is said."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pgax import advantages, algorithms, correction, returns, shaping
+from pgax.algorithms import filters, parts
+from pgax.types import Scored
+from tests import tiny
+
+ROLLOUT, FEEDBACK, VALUES = tiny.rollout(), tiny.feedback(), tiny.values()
+MASK, REWARDS = ROLLOUT.mask, FEEDBACK.rewards
+LENGTHS = np.asarray(MASK).sum(-1)
+SCORED = Scored(
+  rewards=REWARDS,
+  valid=FEEDBACK.valid,
+  mask=MASK,
+  penalty=0.1 * VALUES * MASK,
+  baseline=jnp.float32(0.3),
+  values=VALUES * MASK,
+  greedy_rewards=FEEDBACK.greedy_rewards,
+  step_rewards=FEEDBACK.step_rewards,
+  step_ends=FEEDBACK.step_ends & MASK,
+)
+BATCH = algorithms.prepare(
+  algorithms.ppo(),
+  ROLLOUT,
+  FEEDBACK,
+  ROLLOUT.logp,
+  ROLLOUT.logp - 0.3 * MASK,
+  values=VALUES,
+)
+# Ratios from e^-1.5 to e^1.5, so that every bound is met.
+LIVE = ROLLOUT.logp + 3 * (VALUES - 0.5) * MASK
+
+
+def advantage(part):
+  return part(SCORED)
+
+
+def surrogate(part):
+  return jnp.where(MASK, part(LIVE, BATCH).loss, 0)
+
+
+def weight(part):
+  return part(MASK)
+
+
+def correct(part):
+  return jnp.where(MASK, part(LIVE, ROLLOUT.logp, MASK), 0)
+
+
+def shape(part):
+  return part(REWARDS, FEEDBACK.valid, ROLLOUT)
+
+
+def value_loss(part):
+  return jnp.where(MASK, part(2 * VALUES, BATCH), 0)
+
+
+CALLS = {
+  parts.BatchMean: (advantage, {}),
+  parts.LeaveOneOut: (advantage, {}),
+  parts.GroupStandardised: (advantage, {"ddof": 1, "eps": 0.1}),
+  parts.GroupCentred: (advantage, {}),
+  parts.LengthWeighted: (advantage, {}),
+  parts.RelativeToMean: (advantage, {}),
+  parts.AboveBaseline: (advantage, {}),
+  parts.AboveGreedy: (advantage, {}),
+  parts.StepsStandardised: (advantage, {"ddof": 1, "eps": 0.1}),
+  parts.ReturnToGo: (advantage, {"group_baseline": True, "discount": 0.5}),
+  parts.GAE: (advantage, {"discount": 0.5, "lam": 0.2, "whiten": False}),
+  parts.LengthAdaptiveGAE: (advantage, {"discount": 0.5, "alpha": 0.9, "whiten": False}),
+  parts.LambdaReturn: (advantage, {"discount": 0.5, "lam": 0.2}),
+  parts.PolicyGradient: (surrogate, {}),
+  parts.Unclipped: (surrogate, {}),
+  parts.Clipped: (surrogate, {"clip_low": 0.1, "clip_high": 0.5, "dual_clip": 1.5}),
+  parts.SequenceClipped: (surrogate, {"clip_low": 0.1, "clip_high": 0.1}),
+  parts.GeometricMean: (surrogate, {"clip": 0.1}),
+  parts.ClippedWeight: (surrogate, {"clip_low": 0.1, "clip_high": 0.1}),
+  parts.SoftGate: (surrogate, {"tau_pos": 2.0, "tau_neg": 2.0}),
+  # Its loss is that of `Unclipped`; what it cuts is the gradient (tests/ops).
+  parts.TrustedTokens: (
+    lambda part: part(LIVE, BATCH).clipped & MASK,
+    {"delta": 0.01},
+  ),
+  parts.ReferenceWeighted: (surrogate, {"clip": 0.1, "importance": "none"}),
+  parts.SquaredMirror: (surrogate, {"tau": 0.5}),
+  parts.Pairwise: (surrogate, {"clip": 0.5, "form": "joint"}),
+  parts.Contrastive: (surrogate, {"beta": 0.5}),
+  parts.FixedLength: (weight, {"max_length": 9}),
+  parts.Truncated: (correct, {"cap": 1.1}),
+  parts.IcePop: (correct, {"low": 0.9, "high": 1.5}),
+  parts.SequenceTruncated: (correct, {"cap": 1.1}),
+  parts.MissingEOS: (shape, {"penalty": 0.5, "replace": True}),
+  parts.Overlong: (shape, {"buffer": 4, "coef": 0.5}),
+  parts.Normalised: (shape, {"low": -1.0, "high": 2.0}),
+  parts.Bounded: (shape, {"low": 0.3, "high": 0.7}),
+  parts.Whitened: (shape, {"shift_mean": False}),
+  parts.SquaredError: (value_loss, {"clip": None}),
+  parts.CrossEntropy: (value_loss, {}),
+}
+NEEDED = {parts.Normalised: (0.0, 1.0), parts.Bounded: (0.0, 1.0)}
+
+
+def test_every_part_is_looked_at():
+  assert {kind.__name__ for kind in CALLS} == set(parts.__all__)
+  for kind, (_, changes) in CALLS.items():
+    assert {field.name for field in dataclasses.fields(kind)} == set(changes), kind
+
+
+@pytest.mark.parametrize(
+  ("kind", "name"), [(kind, name) for kind, (_, x) in CALLS.items() for name in x]
+)
+def test_every_setting_of_a_part_matters(kind, name):
+  call, changes = CALLS[kind]
+  part = kind(*NEEDED.get(kind, ()))
+  changed = dataclasses.replace(part, **{name: changes[name]})
+  before, after = (np.asarray(call(x), np.float64) for x in (part, changed))
+  assert np.abs(before - after).max() > 1e-4
+  assert part != changed and hash(part) == hash(kind(*NEEDED.get(kind, ())))
+
+
+def test_token_rewards_of_a_critic():
+  at_end = np.asarray(advantages.at_last_token(REWARDS + SCORED.penalty.sum(-1), MASK))
+  token_rewards = at_end - np.asarray(SCORED.penalty)
+  # They add up to the penalised reward of the completion.
+  np.testing.assert_allclose(token_rewards.sum(-1), REWARDS, rtol=1e-5, atol=1e-6)
+  expected = returns.gae(token_rewards, SCORED.values, MASK, 1.0, 0.95)
+  np.testing.assert_allclose(
+    parts.GAE(whiten=False)(SCORED), expected, rtol=1e-5, atol=1e-6
+  )
+  np.testing.assert_allclose(
+    parts.LambdaReturn(lam=1.0)(SCORED),
+    returns.discounted_returns(token_rewards, MASK),
+    rtol=1e-5,
+    atol=1e-6,
+  )
+  adaptive = returns.gae(
+    token_rewards, SCORED.values, MASK, 1.0, returns.length_adaptive_lambda(LENGTHS, 0.5)
+  )
+  found = parts.LengthAdaptiveGAE(alpha=0.5)(SCORED)
+  np.testing.assert_allclose(found, advantages.whiten(adaptive, MASK), rtol=1e-5, atol=1e-6)
+
+
+def test_return_to_go_takes_the_penalty_once():
+  raw = REWARDS + SCORED.penalty.sum(-1)
+  expected = advantages.reinforce_pp(raw, SCORED.penalty, MASK, kl_coef=1.0)
+  np.testing.assert_allclose(parts.ReturnToGo()(SCORED), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_baselines():
+  np.testing.assert_allclose(parts.AboveBaseline()(SCORED), REWARDS - 0.3, rtol=1e-6)
+  moving = algorithms.MovingAverage(rate=0.5, initial=0.2)
+  moved = moving.update(moving.init(), REWARDS, FEEDBACK.valid)
+  assert moved == pytest.approx(0.1 + 0.5 * float(REWARDS.mean()))
+  expected = REWARDS - FEEDBACK.greedy_rewards[:, None]
+  np.testing.assert_allclose(parts.AboveGreedy()(SCORED), expected, rtol=1e-6)
+
+
+def test_correction_parts_call_their_op():
+  pairs = [
+    (parts.Truncated(1.2), correction.truncated(LIVE, ROLLOUT.logp, 1.2)),
+    (parts.IcePop(0.8, 2.0), correction.icepop(LIVE, ROLLOUT.logp, 0.8, 2.0)),
+    (
+      parts.SequenceTruncated(1.2),
+      correction.sequence(LIVE, ROLLOUT.logp, MASK, 1.2),
+    ),
+  ]
+  for part, expected in pairs:
+    np.testing.assert_allclose(correct(part), jnp.where(MASK, expected, 0), rtol=1e-6)
+
+
+def test_overlong_takes_a_fifth_of_the_limit():
+  expected = REWARDS + 0.5 * shaping.overlong(LENGTHS, 6, 1)
+  np.testing.assert_allclose(shape(parts.Overlong(coef=0.5)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ("part", "field", "told"),
+  [
+    (parts.AboveGreedy(), "greedy_rewards", "greedy_baseline is False"),
+    (parts.StepsStandardised(), "step_rewards", "step_reward is None"),
+    (parts.GAE(), "values", "GAE needs values; the algorithm has no critic"),
+    (parts.LambdaReturn(), "values", "LambdaReturn needs values"),
+  ],
+)
+def test_what_a_part_needs_is_said(part, field, told):
+  with pytest.raises(ValueError, match=told):
+    part(SCORED.replace(**{field: None}))
+
+
+def test_filters():
+  np.testing.assert_array_equal(filters.finished(ROLLOUT), ROLLOUT.finished)
+  rewards = np.array([[1, 1, 1], [1, 0, 1], [0, 1, np.nan], [0, np.nan, 0], [5, 6, 7]])
+  valid = np.isfinite(rewards)
+  valid[4] = False
+  told = filters.informative(rewards, valid)
+  np.testing.assert_array_equal(told, [False, True, True, False, False])

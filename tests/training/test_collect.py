@@ -1,0 +1,145 @@
+"""Collecting: refill of dropped groups with a bound, greedy baselines, steps."""
+
+import jax
+import numpy as np
+import pytest
+
+from pgax import algorithms
+from pgax.data import byte_tokenizer
+from pgax.data.prompts import CollatePrompts
+from pgax.training.collect import Collector
+from pgax.training.mesh import make_mesh
+from pgax.training.rollout import Sampler
+from pgax.types import Example, StepReward
+from tests import tiny
+
+TOKENIZER = byte_tokenizer()
+SAMPLER = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), 16)
+COLLATE = CollatePrompts(TOKENIZER, 5)
+
+
+class Prompts:
+  """Batches of four different prompts, counted."""
+
+  def __init__(self):
+    self.batches = 0
+
+  def __call__(self):
+    self.batches += 1
+    start = 10 * self.batches
+    return COLLATE([Example(f"{i}+1=", str(start + i)) for i in range(4)])
+
+
+def collect(algorithm, reward, seed=0, **changes):
+  config = tiny.run_config(algorithm=algorithm, reward=reward, **changes)
+  prompts = Prompts()
+  collector = Collector(config, SAMPLER, prompts)
+  experience, feedback, metrics = collector(tiny.params(), jax.random.key(seed))
+  return experience, jax.device_get(feedback), metrics, prompts.batches
+
+
+def graded(even_only):
+  """A reward that differs in a group, or not, by the prompt's number."""
+
+  def reward(prompt, completion, ground_truth):
+    varies = int(ground_truth) % 2 == 0 or not even_only
+    return {"reward": float(len(completion) + sum(map(ord, completion))) if varies else 1.0}
+
+  return reward
+
+
+def test_one_batch_is_kept_as_it_is():
+  experience, feedback, metrics, batches = collect(algorithms.grpo(), graded(True))
+  assert batches == 1 and feedback.valid.all()
+  assert feedback.greedy_rewards is None and feedback.step_rewards is None
+  assert "sampling/batches" not in metrics
+  assert metrics["groups/zero_variance"] == 0.5
+  assert metrics["completions/generated"] == 16
+  assert [e.ground_truth for e in experience.prompts.examples] == ["10", "11", "12", "13"]
+
+
+def test_refill_keeps_groups_that_differ_until_the_batch_is_full():
+  experience, feedback, metrics, batches = collect(algorithms.dapo(), graded(True))
+  assert batches == metrics["sampling/batches"] == 2 and metrics["sampling/filled"] == 1
+  numbers = [e.ground_truth for e in experience.prompts.examples]
+  assert numbers == ["10", "12", "20", "22"]
+  assert feedback.valid.all() and np.all(np.ptp(feedback.rewards, axis=1) > 0)
+  # Everything is of the same rows: prompts, completions, texts, rewards.
+  assert metrics["completions/generated"] == 32  # what was dropped was sampled too
+  assert metrics["groups/zero_variance"] == 0.5
+  rollout = jax.device_get(experience.rollout)
+  np.testing.assert_array_equal(rollout.prompt_tokens, experience.prompts.tokens)
+  for n, k in np.ndindex(4, 4):
+    ids = rollout.tokens[n, k][rollout.mask[n, k]]
+    text = TOKENIZER.decode(ids, skip_special_tokens=True)
+    assert text == experience.scores.texts[n][k]
+    expected = graded(True)("", text, numbers[n])["reward"]
+    assert feedback.rewards[n, k] == expected
+
+
+def test_refill_is_bounded_and_what_is_missing_takes_no_part():
+  def same(prompt, completion, ground_truth):
+    return graded(False)("", completion, "0") if ground_truth == "21" else {"reward": 1.0}
+
+  experience, feedback, metrics, batches = collect(algorithms.dapo(max_batches=3), same)
+  assert batches == 3 and metrics["sampling/filled"] == 0.25
+  assert feedback.valid.tolist() == [[True] * 4] + [[False] * 4] * 3
+  assert experience.prompts.examples[0].ground_truth == "21"
+  _, feedback, metrics, _ = collect(algorithms.dapo(), lambda *_: {"reward": 1.0})
+  assert not feedback.valid.any() and metrics["sampling/filled"] == 0
+
+
+def test_batches_of_a_refill_are_drawn_with_different_keys():
+  prompts = COLLATE([Example("1+1=", "2")] * 4)
+  config = tiny.run_config(
+    algorithm=algorithms.dapo(max_batches=2), reward=lambda *_: {"reward": 1.0}
+  )
+  seen = []
+  sampler = SAMPLER
+
+  class Spy:
+    tokenizer, mesh = sampler.tokenizer, sampler.mesh
+
+    def __call__(self, *arguments):
+      seen.append(sampler(*arguments))
+      return seen[-1]
+
+  Collector(config, Spy(), lambda: prompts)(tiny.params(), jax.random.key(0))
+  first, second = (np.asarray(rollout.tokens) for rollout in seen)
+  assert np.any(first != second)
+
+
+def test_greedy_baseline():
+  def reward(prompt, completion, ground_truth):
+    value = float(sum(map(ord, completion)))
+    return {"reward": np.nan if ground_truth == "12" else value}
+
+  _, feedback, metrics, _ = collect(algorithms.remax(), reward)
+  assert np.isfinite(feedback.greedy_rewards).tolist() == [True, True, False, True]
+  assert metrics["completions/generated"] == 16 + 4
+  _, again, _, _ = collect(algorithms.remax(), reward, seed=1)
+  np.testing.assert_array_equal(again.greedy_rewards, feedback.greedy_rewards)
+  assert np.any(again.rewards != feedback.rewards)
+
+
+def test_steps():
+  def first_and_last(prompt, completion, ground_truth):
+    return [StepReward(len(completion), 2.0)] if completion else []
+
+  experience, feedback, _, _ = collect(
+    algorithms.grpo_process(), graded(False), step_reward=first_and_last
+  )
+  mask = np.asarray(experience.rollout.mask)
+  last = mask.sum(-1) - 1
+  for n, k in np.ndindex(4, 4):
+    if experience.scores.texts[n][k]:
+      assert np.flatnonzero(feedback.step_ends[n, k]).tolist() == [last[n, k]]
+      assert feedback.step_rewards[n, k, last[n, k]] == 2.0
+  assert feedback.step_ends.any()
+
+
+@pytest.mark.parametrize("preset", [algorithms.dapo, algorithms.remax])
+def test_the_key_decides(preset):
+  one, same, other = (collect(preset(), graded(False), seed=s)[1] for s in (0, 0, 1))
+  np.testing.assert_array_equal(one.rewards, same.rewards)
+  assert np.any(one.rewards != other.rewards)
