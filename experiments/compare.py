@@ -8,7 +8,7 @@ all runs are done. `--presets` and `--seeds` choose some of the runs.
 import json
 import runpy
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from absl import flags
@@ -39,40 +39,66 @@ def main() -> int:
   for name in _PRESETS.value:
     if name not in _NAMES:
       raise UserError(f"--presets has {name!r}; allowed are {', '.join(_NAMES)}")
-  warm = workdir / "warm_start"
-  config = _config("grpo")
-  config.steps = 0
-  if not _run(config, warm):
+  seeds = {name: _seeds(name) for name in _PRESETS.value}
+  results = compare(workdir, seeds, _STEPS.value)
+  if results is None:
+    print("\nInterrupted; give the same command again to go on.")
     return 130
-  results = {}
-  for name in _PRESETS.value:
-    rows = []
-    for seed in _seeds(name):
-      config = _config(name)
-      config.policy_from, config.warm_start.steps = str(warm), 0
-      config.seed, config.eval_every = seed, 1
-      config.steps = _STEPS.value or config.steps
-      folder = workdir / f"{name}-{seed}"
-      if not _run(config, folder):
-        return 130
-      rows.append(summary(read_lines(folder / "metrics.jsonl")))
-    results[name] = rows
-  (workdir / "results.json").write_text(json.dumps(results, indent=2) + "\n")
-  (workdir / "table.md").write_text(table(results))
   print(f"\n{table(results)}\ntable: {workdir / 'table.md'}")
   return 0
 
 
-def _seeds(name: str) -> Iterable[int]:
+def _seeds(name: str) -> list[int]:
   given = _SEEDS.value
+  if given is None:
+    return [0, 1, 2] if name in _THREE_SEEDS else [0]
   try:
-    return range(3 if name in _THREE_SEEDS else 1) if given is None else [*map(int, given)]
+    return [int(seed) for seed in given]
   except ValueError:
     raise UserError(f"--seeds is {','.join(given)}; give numbers, as 0,1,2") from None
 
 
-def _config(name: str) -> ConfigDict:
+def read_preset_config(name: str) -> ConfigDict:
+  """The config of a preset, from its file."""
   return runpy.run_path(str(program.CONFIGS / f"{name}.py"))["get_config"]()
+
+
+def compare(
+  workdir: Path,
+  seeds: Mapping[str, Sequence[int]],
+  steps: int | None = None,
+  read_config: Callable[[str], ConfigDict] = read_preset_config,
+) -> dict[str, list[dict[str, float | None]]] | None:
+  """Does the runs that are missing.
+
+  Args:
+    workdir: folder of all runs; `results.json` and `table.md` are written there.
+    seeds: of every preset.
+    steps: of a run; the config's by default.
+    read_config: gives the config of a preset.
+
+  Returns:
+    Of every preset a `summary` for each seed; None after an interrupt.
+  """
+  warm = workdir / "warm_start"
+  config = read_config("grpo")
+  config.steps = 0
+  if not _run(config, warm):
+    return None
+  results = {}
+  for name, chosen in seeds.items():
+    results[name] = []
+    for seed in chosen:
+      config, folder = read_config(name), workdir / f"{name}-{seed}"
+      config.policy_from, config.warm_start.steps = str(warm), 0
+      config.seed, config.eval_every = seed, 1
+      config.steps = steps or config.steps
+      if not _run(config, folder):
+        return None
+      results[name].append(summary(read_lines(folder / "metrics.jsonl")))
+  (workdir / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+  (workdir / "table.md").write_text(table(results))
+  return results
 
 
 def _run(config: ConfigDict, folder: Path) -> bool:

@@ -1,8 +1,7 @@
-r"""REINFORCE++ with the mean of the group as baseline, on three-digit additions.
+"""REINFORCE++ with the mean of the group as baseline, on three-digit additions.
 
 Command:
-  python -m experiments.train --config=experiments/configs/reinforce_pp_baseline.py \
-    --workdir=runs/reinforce_pp_baseline
+  python -m experiments.train --config=experiments/configs/reinforce_pp_baseline.py --workdir=runs/reinforce_pp_baseline
 Time: not measured yet.
 Expect: not measured yet.
 """

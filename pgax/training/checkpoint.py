@@ -90,6 +90,20 @@ class Checkpoints:
     restored = self._manager.restore(step, args=ocp.args.Composite(**args))
     return restored["state"], restored["positions"]
 
+  def check_params(self, like: PyTree) -> None:
+    """Makes sure that `restore_params` will work, by shapes alone.
+
+    Args:
+      like: of the wanted structure and shapes.
+
+    Raises:
+      UserError: if there is no checkpoint, or its policy has other parameters; it names the
+        first that differs.
+    """
+    step = self._last()
+    saved = self._manager.item_metadata(step)["state"]["params"]
+    _check_same(self._folder / str(step), {"params": saved}, {"params": like})
+
   def restore_params(self, like: PyTree) -> tuple[PyTree, int]:
     """Reads the policy's parameters of the last checkpoint, and nothing else of it.
 
@@ -100,18 +114,17 @@ class Checkpoints:
       The parameters, and the step of the checkpoint.
 
     Raises:
-      UserError: as `restore` does.
+      UserError: as `check_params` does.
     """
-    step = self._last()
-    saved = self._manager.item_metadata(step)["state"]
-    folder, wanted = self._folder / str(step), {"params": like}
-    _check_same(folder, {"params": saved["params"]}, wanted)
+    self.check_params(like)
+    step, wanted = self._last(), {"params": like}
     arguments = ocp.args.PyTreeRestore(
       item=wanted,
       restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
       partial_restore=True,
     )
-    restored = ocp.PyTreeCheckpointHandler().restore(folder / "state", args=arguments)
+    handler = ocp.PyTreeCheckpointHandler()
+    restored = handler.restore(self._folder / str(step) / "state", args=arguments)
     return restored["params"], step
 
   def _last(self) -> int:
@@ -123,6 +136,17 @@ class Checkpoints:
   def close(self) -> None:
     """Releases the folder."""
     self._manager.close()
+
+
+def has_checkpoint(workdir: Path) -> bool:
+  """Whether a run has saved a complete checkpoint; the folder is left as it is."""
+  if not (workdir / "checkpoints").is_dir():
+    return False
+  checkpoints = Checkpoints(workdir, read_only=True)
+  try:
+    return checkpoints.latest() is not None
+  finally:
+    checkpoints.close()
 
 
 def _shapes(tree) -> dict[str, tuple[int, ...]]:

@@ -1,6 +1,8 @@
 """A trained policy, read back from the folder of its run."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 from jax.sharding import Mesh
@@ -81,10 +83,22 @@ def load_params(model: Decoder, mesh: Mesh, workdir: Path) -> tuple[PyTree, int]
   Raises:
     UserError: if there is no checkpoint, or it does not fit the model.
   """
-  if not workdir.is_dir():
-    raise UserError(f"{workdir} is not a folder; give the folder of a run")
+  with _checkpoints(workdir) as checkpoints:
+    return checkpoints.restore_params(abstract_params(model, mesh))
+
+
+def check_params(model: Decoder, mesh: Mesh, workdir: Path) -> None:
+  """Makes sure that `load_params` will work, by shapes alone; raises what it would."""
+  with _checkpoints(workdir) as checkpoints:
+    checkpoints.check_params(abstract_params(model, mesh))
+
+
+@contextlib.contextmanager
+def _checkpoints(workdir: Path) -> Iterator[Checkpoints]:
+  if not (workdir / "checkpoints").is_dir():
+    raise UserError(f"{workdir} holds no checkpoints; give the folder of a run")
   checkpoints = Checkpoints(workdir, read_only=True)
   try:
-    return checkpoints.restore_params(abstract_params(model, mesh))
+    yield checkpoints
   finally:
     checkpoints.close()

@@ -1,6 +1,7 @@
 """What can be found wrong with a run before anything is compiled."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from pgax.models.partitioning import param_shardings
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
+from pgax.training.policy import check_params
 from pgax.types import Example, Feedback, Rollout
 
 # All problems are gone through; of a million, as they are generated, a spread.
@@ -22,12 +24,15 @@ _CHECKED_PROBLEMS = 1_000
 _MANY_PROBLEMS = 200_000
 
 
-def check_run(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
+def check_run(
+  config: RunConfig, tokenizer: PreTrainedTokenizerFast, starts: bool = True
+) -> None:
   """Refuses a run that would fail later.
 
   Args:
     config: the run.
     tokenizer: of the model.
+    starts: whether it is at its beginning, where it reads the policies of other runs.
 
   Raises:
     UserError: naming the setting, its value and what is allowed.
@@ -42,6 +47,8 @@ def check_run(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
     param_shardings(Decoder(config.model), mesh)
     _check_algorithm(config)
     _check_lengths(config, demonstrations)
+    if starts:
+      _check_sources(config, mesh)
   except ValueError as error:
     raise UserError(str(error)) from error
 
@@ -114,6 +121,13 @@ def _check_algorithm(config: RunConfig) -> None:
       f"pretraining is {critic.pretraining} and steps is {config.steps}; the critic would "
       "learn in all of them and the policy in none. Raise steps, or lower pretraining"
     )
+
+
+def _check_sources(config: RunConfig, mesh: Mesh) -> None:
+  """The folders of other runs whose policies this one starts from."""
+  critic_from = config.critic.start if config.algorithm.critic else "fresh"
+  for folder in {config.policy_from, critic_from} - {"", "policy", "fresh"}:
+    check_params(Decoder(config.model), mesh, Path(folder))
 
 
 def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from pgax import algorithms
 from pgax.data import Task, byte_tokenizer
+from pgax.rewards import addition_steps
 from pgax.training import SamplingConfig, UserError, WarmStartConfig
 from pgax.training.preflight import check_run
 from pgax.types import Example
@@ -50,6 +51,21 @@ ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
       {"algorithm": algorithms.grpo(clip_low=2.0)},
       "clip_low is 2.0",
     ),
+    ({"algorithm": algorithms.grpo_process()}, "step_reward is None, give a function"),
+    (
+      {"algorithm": dataclasses.replace(algorithms.remax(), greedy_baseline=False)},
+      "greedy_baseline is False, set it to True",
+    ),
+    (
+      {"algorithm": dataclasses.replace(algorithms.ppo(), critic=None)},
+      "GAE needs values; the algorithm has no critic",
+    ),
+    (
+      {"algorithm": algorithms.vc_ppo(pretraining=5)},
+      "pretraining is 5 and steps is 5; the critic would learn in all of them",
+    ),
+    ({"algorithm": algorithms.dapo(overlong_buffer=17)}, "buffer is 17"),
+    ({"algorithm": algorithms.copg(beta=0.0)}, "beta is 0"),
   ],
 )
 def test_a_bad_run_is_refused(changes, told):
@@ -105,6 +121,12 @@ def test_settings_of_parts():
 def test_settings_out_of_range(make, told):
   with pytest.raises(ValueError, match=told):
     make()
+
+
+@pytest.mark.parametrize("preset", algorithms.presets.ALL)
+def test_every_preset_passes(preset):
+  steps = addition_steps if preset is algorithms.grpo_process else None
+  check(tiny.run_config(algorithm=preset(minibatches=2), step_reward=steps, steps=20))
 
 
 def test_a_warm_start_that_is_not_done_needs_no_solutions():

@@ -1,0 +1,71 @@
+"""The comparison: one warm start, runs that go on, and a table of what came out."""
+
+import pytest
+
+from experiments.compare import compare, read_preset_config, summary, table
+from pgax.training.metrics import read_lines
+from pgax.training.run import Run
+
+
+def small(name):
+  """A preset's config at the size of the tests."""
+  config = read_preset_config(name)
+  config.task.digits, config.steps = 1, 3
+  config.eval_problems = 6
+  model, sampling, warm = config.model, config.sampling, config.warm_start
+  model.embed_dim, model.num_layers, model.mlp_dim = 32, 2, 48
+  model.num_heads, model.num_kv_heads, model.head_dim = 4, 2, 8
+  sampling.prompts, sampling.group = 4, 4
+  sampling.max_prompt_tokens, sampling.max_tokens = 5, 16
+  warm.steps, warm.batch_size, warm.optimizer.decay_steps = 30, 4, 30
+  return config
+
+
+def test_runs_share_their_warm_start_and_go_on(tmp_path, monkeypatch):
+  steps, imitate, reinforce = [], Run.imitate, Run.reinforce
+
+  def dies(self, *args):
+    steps.append(self.config.seed)
+    if len(steps) == 5:  # in the middle of the second run
+      raise MemoryError
+    return reinforce(self, *args)
+
+  warm = []
+  monkeypatch.setattr(Run, "imitate", lambda *a: (warm.append(1), imitate(*a))[1])
+  monkeypatch.setattr(Run, "reinforce", dies)
+  with pytest.raises(MemoryError):
+    compare(tmp_path, {"grpo": [0, 1]}, read_config=small)
+  results = compare(tmp_path, {"grpo": [0, 1]}, read_config=small)
+  assert len(warm) == 30  # once, for all
+  assert steps == [0, 0, 0, 1, 1, 1, 1, 1]  # its first step is done again, nothing else
+  assert [len(rows) for rows in results.values()] == [2]
+  assert (tmp_path / "table.md").read_text() == table(results)
+  start, other = (
+    read_lines(tmp_path / f"grpo-{seed}" / "metrics.jsonl")[0] for seed in (0, 1)
+  )
+  assert start == other  # the same policy on the same problems
+  assert compare(tmp_path, {"grpo": [0, 1]}, read_config=small) == results
+  assert len(steps) == 8  # what is done is done
+
+
+def test_summary_counts_completions_until_the_goal():
+  rows = [
+    {"step": 0, "eval/accuracy": 0.3},
+    {"step": 1, "eval/accuracy": 0.7, "completions/generated": 10, "time/cpu": 1.0},
+    {"step": 2, "eval/accuracy": 0.8, "completions/generated": 30, "time/cpu": 3.0},
+    {"step": 3, "eval/accuracy": 0.6, "completions/generated": 10, "time/cpu": 2.0},
+  ]
+  assert summary(rows) == {"accuracy": 0.6, "completions": 40, "cpu": 2.0}
+  assert summary(rows[:2]) == {"accuracy": 0.7, "completions": None, "cpu": 1.0}
+
+
+def test_table():
+  one = {"accuracy": 0.5, "completions": 1000, "cpu": 1.0}
+  two = {"accuracy": 1.0, "completions": 3000, "cpu": 2.0}
+  lost = {"accuracy": 0.1, "completions": None, "cpu": 1.0}
+  rows = table({"a": [one, two], "b": [one], "c": [one, lost]}).splitlines()[2:]
+  assert rows == [
+    "| a | 2 | 75.0% (50.0% to 100.0%) | 2,000 (1,000 to 3,000) | 1.50 |",
+    "| b | 1 | 50.0% | 1,000 | 1.00 |",
+    "| c | 2 | 30.0% (10.0% to 50.0%) | not reached | 1.00 |",
+  ]

@@ -1,0 +1,32 @@
+"""The table of presets is made from the values, and the docs hold it."""
+
+import dataclasses
+from pathlib import Path
+
+from experiments.presets import describe, describe_kl, rest, table
+from pgax import algorithms
+from pgax.algorithms import filters, parts
+
+DOCS = Path(__file__).parents[2] / "docs" / "presets.md"
+
+
+def test_docs_are_made_from_the_values():
+  assert DOCS.read_text() == table(), "python -m experiments.presets > docs/presets.md"
+
+
+def test_a_row_for_every_preset():
+  rows = [line for line in table().splitlines() if line.startswith("| `")]
+  names = [row.split("`")[1] for row in rows]
+  assert names == [preset.__name__ for preset in algorithms.presets.ALL]
+  assert all(row.count("|") == 8 for row in rows)
+
+
+def test_parts_in_words():
+  assert describe(parts.Clipped(0.1, 0.3)) == "Clipped(clip_low=0.1, clip_high=0.3)"
+  assert describe(filters.finished) == "finished"
+  assert describe_kl(algorithms.grpo(kl_coef=0.5).kl) == (
+    "`k3` in the loss: `FixedController(coef=0.5)`"
+  )
+  assert "to the old policy, times the ratio" in describe_kl(algorithms.mdpo().kl)
+  changed = dataclasses.replace(algorithms.grpo(), epochs=3, keep=filters.finished)
+  assert rest(changed) == "keep: `finished`<br>epochs: `3`"
