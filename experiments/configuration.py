@@ -168,7 +168,7 @@ def to_json(config: ConfigDict) -> dict[str, Any]:
       return {key: plain(item) for key, item in value.items()}
     if callable(value):
       return f"{value.__module__}:{value.__qualname__}"
-    return value
+    return list(value) if isinstance(value, tuple) else value  # as JSON reads it back
 
   return plain(config.to_dict())
 

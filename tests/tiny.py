@@ -10,6 +10,7 @@ import optax
 from pgax import algorithms
 from pgax.data import addition
 from pgax.models import Decoder, DecoderConfig
+from pgax.models.parameters import matrices
 from pgax.models.partitioning import init_params
 from pgax.training import (
   OptimizerConfig,
@@ -38,7 +39,9 @@ MODEL = Decoder(CONFIG)
 def params(seed: int = 0):
   """Parameters of the tiny model, a little livelier than at initialisation."""
   fresh = init_params(MODEL, jax.random.key(seed))
-  return jax.tree.map(lambda x: x * 1.5 if x.ndim > 1 else x, fresh)
+  return jax.tree.map(
+    lambda x, is_matrix: x * 1.5 if is_matrix else x, fresh, matrices(fresh)
+  )
 
 
 def prompts(lengths=(3, 5, 2, 4), width: int = 5):

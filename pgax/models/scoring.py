@@ -24,7 +24,8 @@ def read_prompts(
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
     group: number of completions of each prompt, `G`.
-    slots: number of tokens that each completion has room for.
+    slots: number of tokens that each completion has room for; 0 if each will be read at
+      once.
 
   Returns:
     Hidden state `[N, 1, 1, E]` of each prompt's last token, and a `Cache` whose prefix is
@@ -52,8 +53,8 @@ def _completion_features(
 
   The prompt is read once and its `G` completions attend to it, just as in the sampler.
   """
-  _, group, length = tokens.shape
-  before, cache = read_prompts(model, params, prompt_tokens, prompt_mask, group, length)
+  group = tokens.shape[1]
+  before, cache = read_prompts(model, params, prompt_tokens, prompt_mask, group, slots=0)
   start = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)[:, None]
   positions = token_positions(mask, start)
   hidden, _ = model.apply(params, tokens, positions, cache, method=model.features)

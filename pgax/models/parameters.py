@@ -1,0 +1,24 @@
+"""What the parameters of a model are, by their names."""
+
+import jax
+
+from pgax.types import PyTree
+
+
+def matrices(params: PyTree) -> PyTree:
+  """Which parameters are matrices, and not scales, biases or the critic's head.
+
+  Shapes do not tell: parameters of all layers are stacked, and a bias has an axis of heads.
+
+  Args:
+    params: of a `Decoder` or a `Critic`; arrays, or anything in their place.
+
+  Returns:
+    A pytree of bool, the structure of `params`.
+  """
+
+  def is_matrix(path: tuple, _) -> bool:
+    name = str(path[-1].key)
+    return not (name in ("scale", "head") or name.endswith("bias"))
+
+  return jax.tree_util.tree_map_with_path(is_matrix, params)
