@@ -3,6 +3,7 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pgax.models.cache import NEVER
 from pgax.models.config import DecoderConfig
@@ -31,6 +32,48 @@ def _mix(probs: Array, values: Array) -> Array:
   formula = "ngkrls,nskd->nglkrd" if shared else "ngkrls,ngskd->nglkrd"
   probs, values = probs.astype(values.dtype), values[:, 0] if shared else values
   return jnp.einsum(formula, probs, values, preferred_element_type=jnp.float32)
+
+
+def _visible(c: DecoderConfig, positions: Array, keys_at: Array, slides: Array) -> Array:
+  """Whether a key is seen, `[N, G, L, S]` (or `[N, 1, L, S]`), by positions alone."""
+  positions, keys_at = positions[..., None], keys_at[:, :, None]
+  visible = keys_at <= positions
+  if not c.sliding_window:
+    return visible
+  window = jnp.where(slides, c.sliding_window, NEVER + 1)  # no real token is as far away
+  return visible & (positions - keys_at < window)
+
+
+def attend(
+  c: DecoderConfig,
+  queries: Array,
+  positions: Array,
+  slides: Array,
+  parts: tuple[Memory, ...],
+) -> Array:
+  """One exact softmax over all parts of the memory.
+
+  Args:
+    c: the decoder's configuration.
+    queries: `[N, G, L, K, R, D]`, `R` queries for each key head.
+    positions: `[N, G, L]` int32.
+    slides: bool scalar, whether only the window is seen.
+    parts: what can be seen.
+
+  Returns:
+    Mixed values `[N, G, L, K, R, D]`, float32.
+  """
+  scores = []
+  for keys, _, keys_at in parts:
+    score = _scores(queries, keys) * (c.query_scalar or c.head_dim) ** -0.5
+    if c.attention_softcap:
+      score = jnp.tanh(score / c.attention_softcap) * c.attention_softcap
+    visible = _visible(c, positions, keys_at, slides)[:, :, None, None]
+    scores.append(jnp.where(visible, score, _HIDDEN))
+  probs = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
+  ends = np.cumsum([score.shape[-1] for score in scores])[:-1]
+  split = jnp.split(probs, ends, axis=-1)
+  return sum(_mix(p, values) for p, (_, values, _) in zip(split, parts, strict=True))
 
 
 class Attention(nn.Module):
@@ -79,23 +122,6 @@ class Attention(nn.Module):
       heads[:2] = self.query_norm(heads[0]), self.key_norm(heads[1])
     return tuple(heads)
 
-  def _masked(self, scores: Array, visible: Array) -> Array:
-    c = self.config
-    scores = scores * (c.query_scalar or c.head_dim) ** -0.5
-    if c.attention_softcap:
-      scores = jnp.tanh(scores / c.attention_softcap) * c.attention_softcap
-    return jnp.where(visible[:, :, None, None], scores, _HIDDEN)
-
-  def _visible(self, positions: Array, key_positions: Array, slides: Array) -> Array:
-    """Whether a key is seen, `[N, G, L, S]` (or `[N, 1, L, S]`), by positions alone."""
-    query_positions, key_positions = positions[..., None], key_positions[:, :, None]
-    visible = key_positions <= query_positions
-    window = self.config.sliding_window
-    if not window:
-      return visible
-    window = jnp.where(slides, window, NEVER + 1)  # no real token is as far away
-    return visible & (query_positions - key_positions < window)
-
   def __call__(
     self, x: Array, positions: Array, turn: Array, slides: Array, memory: tuple[Memory, ...]
   ) -> tuple[Array, Array, Array]:
@@ -117,14 +143,10 @@ class Attention(nn.Module):
     repeats = c.num_heads // c.num_kv_heads
     queries = queries.reshape(*x.shape[:3], c.num_kv_heads, repeats, c.head_dim)
     parts = (*memory, (keys, values, positions))
-    scores = [
-      self._masked(_scores(queries, part), self._visible(positions, at, slides))
-      for part, _, at in parts
-    ]
-    probs = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
-    ends = [sum(s.shape[-1] for s in scores[: i + 1]) for i in range(len(parts) - 1)]
-    split = jnp.split(probs, ends, axis=-1)
-    mixed = sum(_mix(p, part[1]) for p, part in zip(split, parts, strict=True))
+    # Scores are computed anew in the backward pass: they are the largest arrays by far, and
+    # writing them for every layer of the scan takes longer than multiplying again.
+    recomputed = jax.checkpoint(attend, prevent_cse=False, static_argnums=0)
+    mixed = recomputed(c, queries, positions, slides, parts)
     heads = mixed.reshape(*x.shape[:3], c.num_heads, c.head_dim).astype(x.dtype)
     out = jnp.einsum("nglhd,hde->ngle", heads, self.out.astype(x.dtype))
     if c.out_bias:

@@ -40,8 +40,8 @@ class Block(nn.Module):
 
     Args:
       x: `[N, G, L, E]`.
-      shared: positions `[N, G, L]`; cosines and sines `[kinds, 2, N, G, L, D / 2]`, where
-        kind 1 is for sliding layers if they have their own; positions of the memory's parts.
+      shared: positions `[N, G, L]`; cosines and sines `[kinds, 2, N, G, L, D / 2]`, kind 1
+        for sliding layers if they have their own; positions of the memory's parts.
       slides: bool scalar, whether the layer sees only its window.
       remembered: keys and values of the memory's parts, of this layer.
 

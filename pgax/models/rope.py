@@ -50,13 +50,13 @@ class RopeScaling:
       raise ValueError(f"model.rope_scaling.factor is {self.factor}; it must be positive")
     if self.kind in ("llama3", "yarn") and self.trained_length < 1:
       raise ValueError(
-        f"model.rope_scaling.trained_length is {self.trained_length}; it must be at least 1 "
-        f"for {self.kind}"
+        f"model.rope_scaling.trained_length is {self.trained_length}; it must be at least "
+        f"1 for {self.kind}"
       )
     if self.kind == "llama3" and not 0 < self.low_freq_factor < self.high_freq_factor:
       raise ValueError(
-        f"model.rope_scaling.low_freq_factor is {self.low_freq_factor}; it must be positive "
-        f"and below high_freq_factor, which is {self.high_freq_factor}"
+        f"model.rope_scaling.low_freq_factor is {self.low_freq_factor}; it must be "
+        f"positive and below high_freq_factor, which is {self.high_freq_factor}"
       )
     if self.kind == "yarn" and not 0 < self.beta_slow < self.beta_fast:
       raise ValueError(
