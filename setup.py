@@ -4,7 +4,13 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-TEST = ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.6"]
+TEST = [
+  "pytest>=8",
+  "pytest-xdist>=3.5",
+  "hypothesis>=6.100",
+  "ruff>=0.6",
+  "torch==2.13.0",  # for transformers' models, which ours are compared with
+]
 NOTEBOOKS = [
   "ipykernel>=6",
   "ipywidgets>=8",
@@ -29,10 +35,12 @@ setup(
     "grain>=0.2.12,<0.3",
     "jax>=0.10,<0.12",
     "matplotlib>=3.9,<4",
+    "ml_dtypes>=0.5,<1",
     "ml_collections>=1.0,<2",
     "numpy>=2.0,<3",
     "optax>=0.2.6,<0.3",
     "orbax-checkpoint>=0.11.20,<0.13",
+    "safetensors>=0.5,<1",
     "tensorboardX>=2.6,<3",
     "tensorflow-datasets>=4.9.8,<5",  # for its data sources, without TensorFlow
     "tokenizers>=0.22,<1",
