@@ -39,11 +39,13 @@ class Checkpoint:
     folder: of the checkpoint.
     files: the file that each tensor is in.
     shapes: the shape of each tensor.
+    dtypes: the dtype of each tensor, as safetensors calls it.
   """
 
   folder: Path
   files: Mapping[str, Path]
   shapes: Mapping[str, tuple[int, ...]]
+  dtypes: Mapping[str, str]
 
   def read(self, name: str) -> np.ndarray:
     """A tensor, on the host, in the file's dtype.
@@ -80,7 +82,7 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     paths = [folder / name for name in sorted(set(promised.values()))]
   else:
     paths = [folder / WEIGHTS]
-  files, shapes = {}, {}
+  files, shapes, dtypes = {}, {}, {}
   for path in paths:
     if not path.is_file():
       raise ValueError(
@@ -89,10 +91,12 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     try:
       with safe_open(path, framework="numpy") as opened:
         for name in opened.keys():  # noqa: SIM118  it is no mapping
-          files[name], shapes[name] = path, tuple(opened.get_slice(name).get_shape())
+          tensor = opened.get_slice(name)
+          files[name], shapes[name] = path, tuple(tensor.get_shape())
+          dtypes[name] = tensor.get_dtype()
     except SafetensorError as error:
       raise ValueError(f"{path} is not a safetensors file: {error}") from None
   for name, file in (promised or {}).items():
     if files.get(name) != folder / file:
       raise ValueError(f"tensor {name} is not in {folder / file}, where {INDEX} has it")
-  return Checkpoint(folder, files, shapes)
+  return Checkpoint(folder, files, shapes, dtypes)

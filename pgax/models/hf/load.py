@@ -18,6 +18,7 @@ from pgax.types import Array, PyTree
 
 # Constants that older files keep among the weights.
 _IGNORED = ("rotary_emb.inv_freq",)
+_DTYPES = ("F64", "F32", "F16", "BF16")
 
 
 def load_config(path: Path) -> DecoderConfig:
@@ -60,7 +61,7 @@ def load_params(
 
   Raises:
     ValueError: if a tensor is missing or surplus, has another shape than the configuration
-      asks for, or can't be read; it names it. This is found before any is read.
+      asks for, or is quantised; it names it. This is found before any is read.
   """
   checkpoint, wanted = open_checkpoint(Path(path)), tensors(config)
   _check(checkpoint, wanted, config)
@@ -83,6 +84,10 @@ def _check(checkpoint: Checkpoint, wanted: list[Tensor], config: DecoderConfig) 
         f"tensor {tensor.name} in {folder} has shape {shapes[tensor.name]}; the "
         f"configuration asks for {tensor.file_shape}"
       )
+    dtype = checkpoint.dtypes[tensor.name]
+    if dtype not in _DTYPES:
+      known = ", ".join(_DTYPES)
+      raise ValueError(f"tensor {tensor.name} in {folder} is {dtype}; known are {known}")
   for name in sorted(shapes.keys() - {tensor.name for tensor in wanted}):
     if name == UNEMBEDDING and config.tie_embeddings:
       # Some checkpoints save tied embeddings twice, which is fine if they are the same.
