@@ -22,3 +22,15 @@ def matrices(params: PyTree) -> PyTree:
     return not (name in ("scale", "head") or name.endswith("bias"))
 
   return jax.tree_util.tree_map_with_path(is_matrix, params)
+
+
+def input_axes(name: str) -> int:
+  """How many of a matrix's axes are multiplied with: heads and their width are two.
+
+  Args:
+    name: last part of the matrix's path, `out` say.
+
+  Returns:
+    The number, the axis of layers not counted.
+  """
+  return 2 if name == "out" else 1
