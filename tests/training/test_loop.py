@@ -1,6 +1,8 @@
 """The loop: interrupted anywhere, it ends with the same bits as if it never had been."""
 
 import dataclasses
+import json
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -222,10 +224,10 @@ def test_from_the_policy_of_another_run(whole, tmp_path):
 @pytest.mark.parametrize(
   ("changes", "told"),
   [
-    ({"policy_from": "nowhere"}, "nowhere holds no checkpoints; give the folder of a run"),
+    ({"policy_from": "nowhere"}, "policy_from: nowhere holds no checkpoints; give the"),
     (
       {"algorithm": algorithms.ppo(), "critic": CriticConfig(start="nowhere")},
-      "nowhere holds no checkpoints",
+      "critic.start: nowhere holds no checkpoints",
     ),
   ],
 )
@@ -241,6 +243,15 @@ def test_another_run_of_another_shape(whole, tmp_path):
   with pytest.raises(UserError, match="does not fit the configuration: params"):
     run(tmp_path / "run", config)
   assert list(tmp_path.iterdir()) == []
+
+
+def test_another_run_of_another_model_of_the_same_shape(whole, tmp_path):
+  saved = {"model": dataclasses.asdict(tiny.CONFIG) | {"rope_theta": 500.0}}
+  shutil.copytree(whole[1], tmp_path / "other")
+  (tmp_path / "other" / "config.json").write_text(json.dumps(saved))
+  config = tiny.run_config(policy_from=str(tmp_path / "other"))
+  with pytest.raises(UserError, match=r"policy_from: model.rope_theta is 500\.0 there"):
+    run(tmp_path / "run", config)
 
 
 def test_without_a_warm_start(tmp_path):
