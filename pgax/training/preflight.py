@@ -122,7 +122,7 @@ def _traces(config: RunConfig, algorithm: Algorithm, steps: bool = True) -> bool
   """Whether the algorithm can be traced."""
   try:
     _trace(config, algorithm, steps and config.step_reward is not None)
-  except ValueError:
+  except (TypeError, ValueError):  # of an advantage made elsewhere, say None in a sum
     return False
   return True
 

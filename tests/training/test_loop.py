@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pgax import algorithms, kl, surrogates
+from pgax.algorithms import parts
 from pgax.data import byte_tokenizer
 from pgax.sampling import decode
 from pgax.training import CriticConfig, UserError, train
@@ -41,11 +42,22 @@ FIXED_NAMES = {
   "time/train",
   "tokens/generated",
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class EstimateAboveBaseline:
+  """Generalised advantages, less what the algorithm expects of a completion."""
+
+  def __call__(self, scored):
+    return parts.GAE(whiten=False)(scored) - scored.baseline
+
+
 # Every source of state at once: minibatches shuffle, the penalty needs the reference and
 # has a controller, the critic has an optimizer and learns alone at first, a baseline is
 # kept, and a step takes more than one batch of prompts.
 ALGORITHM = dataclasses.replace(
   algorithms.vapo(pretraining=1, epochs=2, minibatches=2),
+  advantage=EstimateAboveBaseline(),
   kl=algorithms.KLPenalty(kl.k1, kl.AdaptiveController(0.1, 1.0, 64), "reward"),
   baseline=algorithms.MovingAverage(0.5),
   refill=algorithms.DynamicSampling(2),
