@@ -20,6 +20,7 @@ from pgax.algorithms import presets
 from pgax.data import byte_tokenizer
 from pgax.training import UserError, train
 from pgax.training.metrics import read_lines
+from pgax.training.preflight import check_run
 
 _NAMES = [preset.__name__ for preset in presets.ALL]
 _THREE_SEEDS = ("reinforce", "rloo", "ppo", "grpo", "dr_grpo")
@@ -30,7 +31,9 @@ _PRESETS = flags.DEFINE_list("presets", _NAMES, "Which presets, by name.")
 _SEEDS = flags.DEFINE_list(
   "seeds", None, f"Which seeds; 0, 1, 2 for {', '.join(_THREE_SEEDS)} and 0 else."
 )
-_STEPS = flags.DEFINE_integer("steps", None, "Steps of a run; the config's by default.")
+_STEPS = flags.DEFINE_integer(
+  "steps", None, "Steps of a run; the config's by default.", lower_bound=1
+)
 
 
 def main() -> int:
@@ -78,25 +81,37 @@ def compare(
     read_config: gives the config of a preset.
 
   Returns:
-    Of every preset a `summary` for each seed; None after an interrupt.
+    Of every preset a `summary` for each seed, those of earlier calls included; None after
+    an interrupt.
+
+  Raises:
+    UserError: if a run would be refused, before the first one.
   """
-  warm = workdir / "warm_start"
-  config = read_config("grpo")
-  config.steps = 0
-  if not _run(config, warm):
-    return None
-  results = {}
+  # As it is written down in every run: the same however the folder is given.
+  warm = workdir.resolve() / "warm_start"
+  start = read_config("grpo")
+  start.steps = 0
+  configs = {}
   for name, chosen in seeds.items():
-    results[name] = []
     for seed in chosen:
-      config, folder = read_config(name), workdir / f"{name}-{seed}"
+      config = read_config(name)
       config.policy_from, config.warm_start.steps = str(warm), 0
       config.seed, config.eval_every = seed, 1
-      config.steps = steps or config.steps
-      if not _run(config, folder):
-        return None
-      results[name].append(summary(read_lines(folder / "metrics.jsonl")))
-  (workdir / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+      config.steps = config.steps if steps is None else steps
+      configs[name, seed] = config
+      check_run(freeze(config), byte_tokenizer(), done=0)  # all, before the first
+  if not _run(start, warm):
+    return None
+  path = workdir / "results.json"
+  results = json.loads(path.read_text()) if path.exists() else {}
+  results |= {name: [] for name in seeds}
+  for (name, seed), config in configs.items():
+    folder = workdir / f"{name}-{seed}"
+    if not _run(config, folder):
+      return None
+    results[name].append(summary(read_lines(folder / "metrics.jsonl")))
+  results = {name: results[name] for name in _NAMES if name in results}
+  path.write_text(json.dumps(results, indent=2) + "\n")
   (workdir / "table.md").write_text(table(results))
   return results
 
@@ -114,8 +129,8 @@ def summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
     rows: its metrics, a row a step.
 
   Returns:
-    `accuracy` at the end, `completions` sampled until it was first at the goal (None if it
-    never was), and `cpu`, median CPU seconds of a step.
+    `accuracy` at the end (None if nothing could be scored), `completions` sampled until it
+    was first at the goal (None if it never was), and `cpu`, median CPU seconds of a step.
   """
   done, needed = 0, None
   for row in rows:
@@ -143,11 +158,11 @@ def table(results: Mapping[str, Sequence[Mapping[str, float | None]]]) -> str:
     "| --- | ---: | ---: | ---: | ---: |",
   ]
   for name, rows in results.items():
-    needed = [row["completions"] for row in rows]
+    accuracy, needed = ([row[key] for row in rows] for key in ("accuracy", "completions"))
     cells = [
       name,
       str(len(rows)),
-      _spread([row["accuracy"] for row in rows], "{:.1%}"),
+      "unknown" if None in accuracy else _spread(accuracy, "{:.1%}"),
       "not reached" if None in needed else _spread(needed, "{:,.0f}"),
       _spread([row["cpu"] for row in rows], "{:.2f}", with_range=False),
     ]

@@ -4,6 +4,7 @@ import errno
 import itertools
 import runpy
 import sys
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -94,11 +95,12 @@ def _check_overrides(argv: Sequence[str], default: str | None) -> None:
 
 
 def _check_override(config: ConfigDict, name: str, path: str) -> None:
-  where, part = "config", config
+  where, part, kind = "config", config, ConfigDict
   for key in name.split(".")[1:]:
     if not isinstance(part, ConfigDict) or key not in part:
       allowed = ", ".join(sorted(part)) if isinstance(part, ConfigDict) else "no keys"
       raise UserError(f"{where} has no key {key!r}; allowed are {allowed}")
-    where, part = f"{where}.{key}", part[key]
-  if callable(part) or isinstance(part, ConfigDict):
+    where, kind, part = f"{where}.{key}", part.get_type(key), part[key]
+  # Where a function may stand and none does, there is no type to read a value by.
+  if kind is types.NoneType or callable(part) or isinstance(part, ConfigDict):
     raise UserError(f"--{name} can't be set on the command line; copy {path} and edit it")

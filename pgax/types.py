@@ -74,10 +74,11 @@ class Scored:
     mask: `[N, G, T]` bool, true on sampled tokens of valid completions.
     penalty: `[N, G, T]` float32, what of the KL penalty was subtracted for each token, its
       coefficient included; 0 where there is none.
-    baseline: float32 scalar, the algorithm's baseline from the steps before; 0 if it keeps
-      none.
+    baseline: float32 scalar, the algorithm's baseline from the steps before; None if it
+      keeps none.
     values: `[N, G, T]` float32, the critic's value before each token; None without one.
-    greedy_rewards: `[N]` float32, as in `Feedback`.
+    greedy_rewards: `[N]` float32, as in `Feedback` but 0 where it could not be scored:
+      nothing of that prompt is valid then.
     step_rewards: `[N, G, T]` float32, as in `Feedback`.
     step_ends: `[N, G, T]` bool, as in `Feedback`, true on real tokens only.
   """
@@ -86,7 +87,7 @@ class Scored:
   valid: Array
   mask: Array
   penalty: Array
-  baseline: Array
+  baseline: Array | None = None
   values: Array | None = None
   greedy_rewards: Array | None = None
   step_rewards: Array | None = None

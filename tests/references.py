@@ -124,10 +124,10 @@ def a_lol(
   return loss, slopes
 
 
-def mdpo_kimi(log_ratios, rewards, tau: float) -> tuple[float, list[float]]:
+def mdpo_kimi(log_ratios, advantages, tau: float) -> tuple[float, list[float]]:
   """Kimi's loss, the mean over a group; its derivative by each completion's log-ratio."""
-  mean, count = sum(rewards) / len(rewards), len(rewards)
-  errors = [r - mean - tau * x for x, r in zip(log_ratios, rewards, strict=True)]
+  count = len(advantages)
+  errors = [a - tau * x for x, a in zip(log_ratios, advantages, strict=True)]
   return sum(e**2 for e in errors) / (2 * tau * count), [-e / count for e in errors]
 
 

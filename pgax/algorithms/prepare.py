@@ -17,7 +17,7 @@ def prepare(
   ref_logp: Array,
   *,
   kl_coef: Array | float = 0.0,
-  baseline: Array | float = 0.0,
+  baseline: Array | None = None,
   values: Array | None = None,
 ) -> Batch:
   """Turns a scored rollout into a training batch.
@@ -33,7 +33,7 @@ def prepare(
     old_logp: `[N, G, T]` nats, by the trainer's forward pass, before the update.
     ref_logp: `[N, G, T]` nats, under the reference policy.
     kl_coef: coefficient of the penalty inside the reward, where the algorithm has one.
-    baseline: the algorithm's baseline from the steps before.
+    baseline: scalar, the algorithm's baseline from the steps before; None without one.
     values: `[N, G, T]` of the critic, before the update; None without one.
 
   Returns:
@@ -93,7 +93,7 @@ def _scored(
   old_logp: Array,
   ref_logp: Array,
   kl_coef: Array | float,
-  baseline: Array | float,
+  baseline: Array | None,
   values: Array | None,
 ) -> Scored:
   """What the advantage function is given: rewards shaped and penalised, padding at 0."""
@@ -115,7 +115,7 @@ def _scored(
     valid=valid,
     mask=mask,
     penalty=penalty,
-    baseline=jnp.asarray(baseline, jnp.float32),
+    baseline=baseline,
     values=None if values is None else select(values, mask),
     greedy_rewards=greedy,
     step_rewards=feedback.step_rewards,

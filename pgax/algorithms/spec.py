@@ -6,8 +6,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 
-from pgax.ops import advantages
-from pgax.ops.kl import AdaptiveController, AnnealedController, FixedController
+from pgax.ops import advantages, kl
 from pgax.types import (
   AdvantageFn,
   AggregationFn,
@@ -42,7 +41,7 @@ class KLPenalty:
   """
 
   estimator: DivergenceFn
-  controller: FixedController | AdaptiveController | AnnealedController
+  controller: kl.FixedController | kl.AdaptiveController | kl.AnnealedController
   placement: Literal["reward", "loss"]
   anchor: Literal["reference", "old"] = "reference"
   corrected: bool = False
@@ -55,6 +54,11 @@ class KLPenalty:
         f"anchor is {self.anchor!r} and corrected is {self.corrected} with placement "
         "'reward'; there the policy is still the old one, so allowed are 'reference' and "
         "False"
+      )
+    if self.placement == "loss" and self.estimator is kl.k1 and not self.corrected:
+      raise ValueError(
+        "estimator is k1 with placement 'loss' and corrected False; its expected gradient "
+        "is zero there. Take k2 or k3, or corrected=True"
       )
 
 
@@ -194,4 +198,10 @@ class Algorithm:
       raise ValueError(
         f"epochs is {self.epochs} and minibatches is {self.minibatches}; both must be at "
         "least 1"
+      )
+    if self.greedy_baseline and self.shaping:
+      raise ValueError(
+        f"greedy_baseline is True and shaping is {self.shaping}; rewards of greedy "
+        "completions are not shaped, so the baseline would be in other units. Shape them "
+        "in the reward function"
       )

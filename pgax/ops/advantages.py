@@ -171,9 +171,9 @@ def opo(rewards: Array, lengths: Array, valid: Array | None = None) -> Array:
 def maxrl(rewards: Array, valid: Array | None = None) -> Array:
   """Rewards less the mean of their group, over that mean.
 
-  `A = (R - mean R) / mean R`, and 0 where the mean is 0. For binary rewards this follows
-  the gradient of maximum likelihood rather than of the expected reward. Source: MaxRL,
-  arXiv 2602.02710.
+  `A = (R - mean R) / mean R`, and 0 where the mean is not positive. For binary rewards
+  this follows the gradient of maximum likelihood rather than of the expected reward.
+  Source: MaxRL, arXiv 2602.02710.
 
   Args:
     rewards: `[..., G]` rewards, binary or at least not negative.
@@ -184,9 +184,9 @@ def maxrl(rewards: Array, valid: Array | None = None) -> Array:
   """
   rewards, valid = _checked(rewards, valid)
   mean = masked_mean(rewards, valid, -1)[..., None]
-  return jnp.where(
-    mean == 0, 0.0, _centred(rewards, valid) / jnp.where(mean == 0, 1.0, mean)
-  )
+  # A mean below 0, as penalties may make it, would turn the sign around.
+  signal = mean > 0
+  return jnp.where(signal, _centred(rewards, valid) / jnp.where(signal, mean, 1.0), 0.0)
 
 
 def moving_average(

@@ -3,7 +3,10 @@
 `mask` is 1 on real tokens. They come first in their sequence, padding after them; what the
 padding holds never matters. Results are float32, and 0 on padding. `discount` and `lam` are
 scalars, or one for each sequence: `[...]`, the shape of the rewards without the last axis.
+A number outside of [0, 1] is a ValueError.
 """
+
+import numbers
 
 import chex
 import jax
@@ -29,6 +32,13 @@ def _per_sequence(x: Array | float, mask: Array) -> Array:
       f"sequence, {mask.shape[:-1]}"
     )
   return jnp.broadcast_to(x, mask.shape[:-1])
+
+
+def _decay(name: str, x: Array | float, mask: Array) -> Array:
+  """A discount or a trace; a number is checked, an array (it may be traced) is not."""
+  if isinstance(x, numbers.Real) and not 0 <= x <= 1:
+    raise ValueError(f"{name} is {x}; it must be in [0, 1]")
+  return _per_sequence(x, mask)
 
 
 def _accumulate(terms: Array, decay: Array) -> Array:
@@ -65,7 +75,7 @@ def discounted_returns(rewards: Array, mask: Array, discount: Array | float = 1.
     `[..., T]` float32.
   """
   mask, rewards = _checked(mask, rewards)
-  return select(_accumulate(rewards, _per_sequence(discount, mask)), mask)
+  return select(_accumulate(rewards, _decay("discount", discount, mask)), mask)
 
 
 def td_errors(
@@ -91,7 +101,7 @@ def td_errors(
     `[..., T]` float32.
   """
   mask, rewards, values = _checked(mask, rewards, values)
-  decay = _per_sequence(discount, mask)[..., None]
+  decay = _decay("discount", discount, mask)[..., None]
   return select(rewards + decay * _next_values(values, mask, bootstrap) - values, mask)
 
 
@@ -127,7 +137,7 @@ def n_step_advantages(
     raise ValueError(f"n is {n}; it must be at least 1")
   deltas = td_errors(rewards, values, mask, discount, bootstrap)
   mask = jnp.asarray(mask, bool)
-  decay, total = _per_sequence(discount, mask)[..., None], deltas
+  decay, total = _decay("discount", discount, mask)[..., None], deltas
   for k in range(1, min(n, deltas.shape[-1])):
     later = jnp.concatenate([deltas[..., k:], jnp.zeros_like(deltas[..., :k])], axis=-1)
     total = total + decay**k * later
@@ -161,7 +171,7 @@ def gae(
   """
   deltas = td_errors(rewards, values, mask, discount, bootstrap)
   mask = jnp.asarray(mask, bool)
-  decay = _per_sequence(discount, mask) * _per_sequence(lam, mask)
+  decay = _decay("discount", discount, mask) * _decay("lam", lam, mask)
   return select(_accumulate(deltas, decay), mask)
 
 

@@ -44,18 +44,19 @@ def value_loss(
 def binary_value_loss(logits: Array, targets: Array) -> Array:
   """Cross-entropy of a sigmoid head, for returns between 0 and 1.
 
-  `-(R log sigmoid(x) + (1 - R) log(1 - sigmoid(x)))`.
+  `-(R log sigmoid(x) + (1 - R) log(1 - sigmoid(x)))`, with `R` clipped to [0, 1]: beyond,
+  as penalties may take it, the loss would have no lower bound.
 
   Args:
     logits: `[..., T]` of the head; the value is their sigmoid.
-    targets: `[..., T]` the returns, in [0, 1].
+    targets: `[..., T]` the returns.
 
   Returns:
     `[..., T]` float32, nats.
   """
   chex.assert_equal_shape([logits, targets])
   logits = jnp.asarray(logits, jnp.float32)
-  targets = jax.lax.stop_gradient(jnp.asarray(targets, jnp.float32))
+  targets = jax.lax.stop_gradient(jnp.clip(jnp.asarray(targets, jnp.float32), 0.0, 1.0))
   return -(
     targets * jax.nn.log_sigmoid(logits) + (1 - targets) * jax.nn.log_sigmoid(-logits)
   )

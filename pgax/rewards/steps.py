@@ -21,11 +21,14 @@ def addition_steps(prompt: str, completion: str, ground_truth: str) -> list[Step
     no step.
 
   Raises:
-    ValueError: if the prompt is not a sum of two numbers.
+    ValueError: if the prompt is not a sum of two numbers of the same number of digits.
   """
   first, plus, second = prompt.removesuffix("=").partition("+")
-  if not (plus and first.isdecimal() and second.isdecimal()):
-    raise ValueError(f"prompt is {prompt!r}; it must be a sum such as '087+045='")
+  digits = plus and first.isdecimal() and second.isdecimal()
+  if not digits or len(first) != len(second):
+    raise ValueError(
+      f"prompt is {prompt!r}; it must be a sum of numbers of one length, as '087+045='"
+    )
   expected, carry = [], 0
   for column, (a, b) in enumerate(zip(reversed(first), reversed(second), strict=True)):
     terms = [int(a), int(b)] + [carry] * (column > 0)

@@ -138,13 +138,13 @@ class Checkpoints:
     self._manager.close()
 
 
-def has_checkpoint(workdir: Path) -> bool:
-  """Whether a run has saved a complete checkpoint; the folder is left as it is."""
+def last_step(workdir: Path) -> int | None:
+  """Step of a run's last complete checkpoint, or None; the folder is left as it is."""
   if not (workdir / "checkpoints").is_dir():
-    return False
+    return None
   checkpoints = Checkpoints(workdir, read_only=True)
   try:
-    return checkpoints.latest() is not None
+    return checkpoints.latest()
   finally:
     checkpoints.close()
 

@@ -12,7 +12,7 @@ from pgax.data.prompts import PromptBatch
 from pgax.models.partitioning import batch_sharding
 from pgax.training.config import RunConfig
 from pgax.training.rollout import Sampler, Scores, Stopwatch, rollout_metrics, score
-from pgax.training.steps import step_rewards
+from pgax.training.step_rewards import step_rewards
 from pgax.types import Array, Feedback, PyTree, Rollout
 
 
@@ -26,12 +26,14 @@ class Experience:
     scores: theirs.
     greedy_rewards: `[N]` of each prompt's greedy completion, nan where it could not be
       scored; None where there is none.
+    greedy_tokens: number of tokens of those completions.
   """
 
   prompts: PromptBatch
   rollout: Rollout
   scores: Scores
   greedy_rewards: np.ndarray | None = None
+  greedy_tokens: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Collector:
       metrics["sampling/filled"] = float(1 - empty.mean())
     if self.config.algorithm.greedy_baseline:
       metrics["completions/generated"] += sum(len(x.prompts.examples) for x in found)
+      metrics["tokens/generated"] += sum(x.greedy_tokens for x in found)
     watch = Stopwatch()
     feedback = self._feedback(experience, empty)
     times["time/reward"] += watch.lap()
@@ -97,12 +100,18 @@ class Collector:
     baseline = config.algorithm.greedy_baseline
     greedy = sampler(params, prompts, key, 0.0, 1) if baseline else None
     times["time/rollout"] += watch.lap(rollout, greedy)
-    scores, rewards = score(config.reward, sampler.tokenizer, prompts, rollout), None
+    experience = Experience(
+      prompts, rollout, score(config.reward, sampler.tokenizer, prompts, rollout)
+    )
     if greedy is not None:
-      found = score(config.reward, sampler.tokenizer, prompts, greedy)
-      rewards = np.where(found.valid, found.rewards, np.nan)[:, 0]
+      told = score(config.reward, sampler.tokenizer, prompts, greedy)
+      experience = dataclasses.replace(
+        experience,
+        greedy_rewards=np.where(told.valid, told.rewards, np.nan)[:, 0],
+        greedy_tokens=int(greedy.mask.sum()),
+      )
     times["time/reward"] += watch.lap()
-    return Experience(prompts, rollout, scores, rewards)
+    return experience
 
   def _feedback(self, experience: Experience, empty: np.ndarray) -> Feedback:
     scores = experience.scores

@@ -28,7 +28,7 @@ def check_finite(step: int, metrics: Mapping[str, float]) -> None:
   Raises:
     DivergedError: naming the step and every number that is not finite.
   """
-  watched = ("loss", "grad_norm", "param_norm", "value/grad_norm")
+  watched = ("loss", "grad_norm", "param_norm", "value/grad_norm", "value/param_norm")
   bad = {name: metrics[name] for name in watched if name in metrics}
   bad = {name: value for name, value in bad.items() if not math.isfinite(value)}
   if bad:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from pgax.training.checkpoint import has_checkpoint
+from pgax.training.checkpoint import last_step
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.evaluation import Evaluation
@@ -63,7 +63,7 @@ def train(
       anything is compiled.
     DivergedError: if an update is not finite.
   """
-  check_run(config, tokenizer, starts=not has_checkpoint(workdir))
+  check_run(config, tokenizer, done=last_step(workdir))
   open_workdir(workdir, record or {})
   run = Run(config, tokenizer, workdir)
   state, warm = run.start(), config.warm_start.steps

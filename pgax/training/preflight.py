@@ -1,6 +1,7 @@
 """What can be found wrong with a run before anything is compiled."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
-from pgax.algorithms import loss, prepare
+from pgax.algorithms import Algorithm, loss, prepare
 from pgax.data.prompts import CollateDemonstrations, CollatePrompts
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import param_shardings
@@ -17,6 +18,7 @@ from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import check_params
+from pgax.training.workdir import read_config
 from pgax.types import Example, Feedback, Rollout
 
 # All problems are gone through; of a million, as they are generated, a spread.
@@ -25,14 +27,15 @@ _MANY_PROBLEMS = 200_000
 
 
 def check_run(
-  config: RunConfig, tokenizer: PreTrainedTokenizerFast, starts: bool = True
+  config: RunConfig, tokenizer: PreTrainedTokenizerFast, done: int | None = None
 ) -> None:
   """Refuses a run that would fail later.
 
   Args:
     config: the run.
     tokenizer: of the model.
-    starts: whether it is at its beginning, where it reads the policies of other runs.
+    done: number of steps that it has done, those of the warm start included; None for a
+      run that is at its beginning.
 
   Raises:
     UserError: naming the setting, its value and what is allowed.
@@ -47,8 +50,8 @@ def check_run(
     param_shardings(Decoder(config.model), mesh)
     _check_algorithm(config)
     _check_lengths(config, demonstrations)
-    if starts:
-      _check_sources(config, mesh)
+    _check_rewards(config)
+    _check_sources(config, mesh, done)
   except ValueError as error:
     raise UserError(str(error)) from error
 
@@ -81,41 +84,33 @@ def _check_devices(config: RunConfig, mesh: Mesh) -> None:
 
 def _check_algorithm(config: RunConfig) -> None:
   """Traces the algorithm on shapes alone: what it refuses, it refuses here."""
-  s = config.sampling
-  prompt, group = (s.prompts, s.max_prompt_tokens), (s.prompts, s.group)
-  completion = (*group, s.max_tokens)
-
-  def array(shape: tuple[int, ...], dtype: type) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
-
-  floats = array(completion, np.float32)
-  rollout = Rollout(
-    prompt_tokens=array(prompt, np.int32),
-    prompt_mask=array(prompt, np.bool_),
-    tokens=array(completion, np.int32),
-    mask=array(completion, np.bool_),
-    logp=floats,
-    sample_logp=floats,
-    finished=array(group, np.bool_),
-  )
-  steps = config.step_reward is not None
-  feedback = Feedback(
-    rewards=array(group, np.float32),
-    valid=array(group, np.bool_),
-    greedy_rewards=array((s.prompts,), np.float32)
-    if config.algorithm.greedy_baseline
-    else None,
-    step_rewards=floats if steps else None,
-    step_ends=array(completion, np.bool_) if steps else None,
-  )
-
-  def whole(rollout, feedback, logp):
-    values = logp if config.algorithm.critic else None
-    batch = prepare(config.algorithm, rollout, feedback, logp, logp, values=values)
-    return loss(config.algorithm, logp, batch, outputs=values)
-
-  jax.eval_shape(whole, rollout, feedback, floats)
-  critic = config.algorithm.critic
+  algorithm = config.algorithm
+  _trace(config, algorithm, steps=config.step_reward is not None)
+  # What a part needs it refuses to be without; so what it can be without is not used.
+  unused = {
+    "step_reward": config.step_reward and _traces(config, algorithm, steps=False),
+    "algorithm.baseline": algorithm.baseline
+    and _traces(config, dataclasses.replace(algorithm, baseline=None)),
+    "algorithm.greedy_baseline": algorithm.greedy_baseline
+    and _traces(config, dataclasses.replace(algorithm, greedy_baseline=False)),
+  }
+  for name, is_unused in unused.items():
+    if is_unused:
+      raise ValueError(
+        f"{name} is given, and advantage {algorithm.advantage!r} makes no use of it; leave "
+        "it out, or take an advantage that does"
+      )
+  if config.step_reward is not None and algorithm.shaping:
+    raise ValueError(
+      f"shaping is {algorithm.shaping}; it changes rewards of completions, and this "
+      "algorithm learns from rewards of steps"
+    )
+  if algorithm.refill and config.sampling.group < 2:
+    raise ValueError(
+      "sampling.group is 1 and the algorithm drops groups of equal rewards; it would drop "
+      "all of them. The group must be at least 2"
+    )
+  critic = algorithm.critic
   if critic and critic.pretraining >= config.steps > 0:
     raise ValueError(
       f"pretraining is {critic.pretraining} and steps is {config.steps}; the critic would "
@@ -123,11 +118,93 @@ def _check_algorithm(config: RunConfig) -> None:
     )
 
 
-def _check_sources(config: RunConfig, mesh: Mesh) -> None:
-  """The folders of other runs whose policies this one starts from."""
-  critic_from = config.critic.start if config.algorithm.critic else "fresh"
-  for folder in {config.policy_from, critic_from} - {"", "policy", "fresh"}:
-    check_params(Decoder(config.model), mesh, Path(folder))
+def _traces(config: RunConfig, algorithm: Algorithm, steps: bool = True) -> bool:
+  """Whether the algorithm can be traced."""
+  try:
+    _trace(config, algorithm, steps and config.step_reward is not None)
+  except (TypeError, ValueError):  # of an advantage made elsewhere, say None in a sum
+    return False
+  return True
+
+
+def _trace(config: RunConfig, algorithm: Algorithm, steps: bool) -> None:
+  """Traces an algorithm on the shapes of a run, with rewards of steps or without."""
+  s = config.sampling
+  prompt, group = (s.prompts, s.max_prompt_tokens), (s.prompts, s.group)
+  completion = (*group, s.max_tokens)
+
+  def array(shape: tuple[int, ...], dtype: type) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
+
+  floats, bools = array(completion, np.float32), array(completion, np.bool_)
+  rollout = Rollout(
+    prompt_tokens=array(prompt, np.int32),
+    prompt_mask=array(prompt, np.bool_),
+    tokens=array(completion, np.int32),
+    mask=bools,
+    logp=floats,
+    sample_logp=floats,
+    finished=array(group, np.bool_),
+  )
+  greedy = array((s.prompts,), np.float32) if algorithm.greedy_baseline else None
+  feedback = Feedback(
+    rewards=array(group, np.float32),
+    valid=array(group, np.bool_),
+    greedy_rewards=greedy,
+    step_rewards=floats if steps else None,
+    step_ends=bools if steps else None,
+  )
+
+  def whole(rollout, feedback, logp):
+    values = logp if algorithm.critic else None
+    baseline = algorithm.baseline.init() if algorithm.baseline else None
+    batch = prepare(
+      algorithm, rollout, feedback, logp, logp, baseline=baseline, values=values
+    )
+    return loss(algorithm, logp, batch, outputs=values)
+
+  jax.eval_shape(whole, rollout, feedback, floats)
+
+
+def _check_rewards(config: RunConfig) -> None:
+  """Tries the reward functions on the first problem and its solution."""
+  example = config.task.train[0]
+  functions = {"reward": config.reward, "step_reward": config.step_reward}
+  for name, function in functions.items():
+    if function is None:
+      continue
+    try:
+      function(example.prompt, example.solution, example.ground_truth)
+    except Exception as error:
+      raise ValueError(
+        f"{name} {function!r} fails on the solution of the first problem, "
+        f"{example.prompt!r}: {error}"
+      ) from error
+
+
+def _check_sources(config: RunConfig, mesh: Mesh, done: int | None) -> None:
+  """The folders of other runs whose policies this one is still to start from."""
+  folders = {}
+  if done is None and config.policy_from:
+    folders["policy_from"] = config.policy_from
+  to_start = done is None or done < config.warm_start.steps
+  critic_from = config.critic.start
+  if to_start and config.algorithm.critic and critic_from not in ("policy", "fresh"):
+    folders["critic.start"] = critic_from
+  for name, folder in folders.items():
+    try:
+      check_params(Decoder(config.model), mesh, Path(folder))
+      _check_same_model(config, read_config(Path(folder)) or {})
+    except UserError as error:
+      raise UserError(f"{name}: {error}") from None
+
+
+def _check_same_model(config: RunConfig, theirs: Mapping) -> None:
+  """Settings that shapes do not tell of, such as the base of rotary wavelengths."""
+  ours = dataclasses.asdict(config.model)
+  for name, value in theirs.get("model", {}).items():
+    if ours.get(name) != value:
+      raise UserError(f"model.{name} is {value} there and {ours.get(name)} here")
 
 
 def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> None:

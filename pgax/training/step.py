@@ -10,7 +10,7 @@ import optax
 
 from pgax.algorithms import LossSums, loss, prepare
 from pgax.ops import kl
-from pgax.ops.masking import lengths, masked_mean, masked_sum
+from pgax.ops.masking import lengths, masked_sum
 from pgax.training.diagnostics import batch_metrics, update_metrics
 from pgax.training.forward import join, split, token_logp, token_outputs
 from pgax.training.learner import Learner
@@ -118,10 +118,13 @@ def make_train_step(
       (params.policy, opt_state.policy),
       (params.critic, opt_state.critic),
     )
+    there = jnp.any(batch.mask)
     if learn_policy:
-      policy = _apply(learner.optimizer, sums.gradient.policy, *policy)
+      policy = _apply(learner.optimizer, sums.gradient.policy, *policy, there)
     if critic:
-      critic_side = _apply(learner.value_optimizer, sums.gradient.critic, *critic_side)
+      critic_side = _apply(
+        learner.value_optimizer, sums.gradient.critic, *critic_side, there
+      )
     params, opt_state = (_Learned(*both) for both in zip(policy, critic_side, strict=True))
     return params, opt_state, (sums._replace(gradient=()), norms)
 
@@ -166,7 +169,7 @@ def make_train_step(
       old_logp,
       ref_logp,
       kl_coef=coef,
-      baseline=state.baseline_state if baseline else 0.0,
+      baseline=state.baseline_state if baseline else None,
       values=estimate(state.critic_params, rollout) if critic else None,
     )
     (params, opt_state), (sums, norms) = update(state, batch, coef)
@@ -181,6 +184,7 @@ def make_train_step(
     }
     if critic:
       metrics["value/grad_norm"] = jnp.mean(norms.critic)
+      metrics["value/param_norm"] = optax.tree.norm(params.critic)
     state = state.replace(
       step=state.step + 1,
       params=params.policy,
@@ -190,7 +194,11 @@ def make_train_step(
     )
     # Where the policy stands still there is nothing for these to react to.
     if penalty and learn_policy:
-      kl_state = _controlled(penalty.controller, state.kl_state, batch)
+      last = sums.parts.moved[-algorithm.minibatches :]  # after the last pass
+      told = _divergence(batch) if penalty.anchor == "reference" else jnp.sum(last)
+      count = jnp.sum(lengths(batch.mask) > 0)
+      per_completion = told / jnp.maximum(count, 1)
+      kl_state = penalty.controller.update(state.kl_state, per_completion, count)
       state = state.replace(kl_state=kl_state)
     if baseline:
       moved = baseline.update(state.baseline_state, batch.rewards, batch.valid)
@@ -205,14 +213,17 @@ def _apply(
   gradient: PyTree,
   params: PyTree,
   opt_state: PyTree,
+  there: Array,
 ) -> tuple[PyTree, PyTree]:
-  """Parameters and optimizer state after one step."""
-  updates, opt_state = optimizer.update(gradient, opt_state, params)
-  return optax.apply_updates(params, updates), opt_state
+  """Parameters and optimizer state after one step.
+
+  Where nothing is there to learn from, momentum does not move them either.
+  """
+  updates, moved = optimizer.update(gradient, opt_state, params)
+  after = (optax.apply_updates(params, updates), moved)
+  return jax.tree.map(lambda a, b: jnp.where(there, a, b), after, (params, opt_state))
 
 
-def _controlled(controller, state: PyTree, batch: Batch) -> PyTree:
-  """The controller's state after a batch, told the mean divergence of a completion."""
-  divergence = masked_sum(kl.k1(batch.old_logp, batch.ref_logp), batch.mask, axis=-1)
-  measured = lengths(batch.mask) > 0
-  return controller.update(state, masked_mean(divergence, measured), jnp.sum(measured))
+def _divergence(batch: Batch) -> Array:
+  """The divergence from the reference before the update, summed over completions."""
+  return masked_sum(kl.k1(batch.old_logp, batch.ref_logp), batch.mask)

@@ -1,5 +1,7 @@
 """The loss: a weighted sum that splits, whatever padding holds."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -109,19 +111,48 @@ def test_nothing_valid_is_zero_and_not_nan(preset):
   assert value == 0 and np.all(np.asarray(gradient) == 0)
 
 
-def test_k1_in_the_loss_is_possible_but_is_no_penalty():
-  # Its expected gradient is zero (tests/ops/test_kl.py); here only: it is what was asked.
-  algorithm = algorithms.Algorithm(
-    algorithms.parts.GroupCentred(),
-    algorithms.parts.PolicyGradient(),
-    algorithms.parts.FixedLength(),
-    algorithms.KLPenalty(kl.k1, kl.FixedController(1.0), "loss"),
-  )
+def test_k1_in_the_loss_is_a_penalty_only_times_the_ratio():
+  # By itself its expected gradient is zero (tests/ops/test_kl.py), so it is refused.
+  with pytest.raises(ValueError, match="estimator is k1 with placement 'loss'"):
+    algorithms.KLPenalty(kl.k1, kl.FixedController(1.0), "loss")
+  penalty = algorithms.KLPenalty(kl.k1, kl.FixedController(1.0), "loss", corrected=True)
+  algorithm = dataclasses.replace(algorithms.dr_grpo(), kl=penalty)
   batch = _batch(algorithm)
-  gradient = jax.grad(lambda logp: algorithms.loss(algorithm, logp, batch, 1.0)[0])(LOGP)
-  np.testing.assert_allclose(
-    gradient, batch.weights * (1 - batch.advantages), rtol=1e-5, atol=1e-7
-  )
+  ratio = jnp.exp(LOGP - batch.old_logp)
+  expected = jnp.sum(batch.weights * ratio * (LOGP - batch.ref_logp) * batch.mask)
+  assert _loss(algorithm, LOGP, batch)[1].kl == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_mdpo_is_its_surrogate_in_parts():
+  algorithm = algorithms.mdpo()
+  batch = _batch(algorithm)
+  coef = 1 / 0.3
+  value, _ = algorithms.loss(algorithm, LOGP, batch, coef)
+  terms = surrogates.mdpo(LOGP, batch.old_logp, batch.advantages, 0.3).loss
+  assert value == pytest.approx(float(jnp.sum(batch.weights * terms)), rel=1e-5)
+
+
+def test_imitation_is_the_likelihood_of_what_was_right():
+  algorithm = algorithms.vapo(imitation_coef=0.3)
+  batch = _batch(algorithm)
+  right = np.asarray(ROLLOUT.mask) & (np.asarray(FEEDBACK.rewards) > 0)[..., None]
+  expected = -0.3 * np.asarray(LOGP)[right].mean()
+  assert _loss(algorithm, LOGP, batch)[1].imitation == pytest.approx(expected, rel=1e-5)
+
+
+def test_correction_weighs_the_policys_loss_and_nothing_else():
+  part = algorithms.parts.Truncated(cap=1.2)
+  algorithm = dataclasses.replace(algorithms.grpo(), correction=part)
+  rollout = ROLLOUT.replace(sample_logp=ROLLOUT.logp - 0.1)
+  plain, corrected = (_batch(a, rollout) for a in (algorithms.grpo(), algorithm))
+  (_, one), (_, two) = (_loss(algorithm, LOGP, b) for b in (plain, corrected))
+  assert two.policy == pytest.approx(float(one.policy) * np.exp(0.1), rel=1e-4)
+  assert two.kl == one.kl
+
+
+def test_a_critic_needs_its_outputs():
+  with pytest.raises(ValueError, match="outputs is None; the algorithm has a critic"):
+    algorithms.loss(algorithms.ppo(), LOGP, _batch(algorithms.ppo()))
 
 
 OTHERS = [

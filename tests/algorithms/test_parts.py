@@ -183,6 +183,7 @@ def test_overlong_takes_a_fifth_of_the_limit():
   ("part", "field", "told"),
   [
     (parts.AboveGreedy(), "greedy_rewards", "greedy_baseline is False"),
+    (parts.AboveBaseline(), "baseline", "AboveBaseline needs a baseline"),
     (parts.StepsStandardised(), "step_rewards", "step_reward is None"),
     (parts.GAE(), "values", "GAE needs values; the algorithm has no critic"),
     (parts.LambdaReturn(), "values", "LambdaReturn needs values"),

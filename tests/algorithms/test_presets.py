@@ -219,6 +219,7 @@ def test_settings_that_add_a_part():
   assert algorithms.reinforce_pp(clip=0.1).surrogate == parts.Clipped(0.1, 0.1)
   assert algorithms.vapo(imitation_coef=0.0).imitation is None
   assert algorithms.dapo(overlong_coef=0.0).shaping == ()
+  assert algorithms.dapo(max_batches=1).refill is None
   assert algorithms.a_lol(kl_coef=0.1).kl.placement == "loss"
 
 
@@ -259,7 +260,11 @@ def test_equal_values_hash_equal_and_can_be_replaced(preset):
     (lambda: algorithms.ppo(value_coef=0.0), r"coef is 0\.0 .*must be positive"),
     (lambda: algorithms.vc_ppo(pretraining=-1), "pretraining is -1"),
     (lambda: algorithms.vapo(imitation_coef=-0.1), r"coef is -0\.1; it must be positive"),
-    (lambda: algorithms.dapo(max_batches=1), "max_batches is 1; it must be at least 2"),
+    (lambda: algorithms.dapo(max_batches=0), "max_batches is 0; it must be at least 2"),
+    (
+      lambda: dataclasses.replace(algorithms.remax(), shaping=(parts.Bounded(0, 1),)),
+      "greedy_baseline is True and shaping is",
+    ),
     (lambda: algorithms.reinforce(rate=1.5), r"rate is 1\.5"),
     (lambda: algorithms.mdpo(final_step_size=0.0), r"end is 0\.0"),
   ],

@@ -3,6 +3,7 @@
 import pytest
 
 from experiments.compare import compare, read_preset_config, summary, table
+from pgax.training import UserError
 from pgax.training.metrics import read_lines
 from pgax.training.run import Run
 
@@ -48,6 +49,19 @@ def test_runs_share_their_warm_start_and_go_on(tmp_path, monkeypatch):
   assert len(steps) == 8  # what is done is done
 
 
+def test_presets_of_several_calls_stand_in_one_table(tmp_path):
+  compare(tmp_path, {"rloo": [0]}, steps=1, read_config=small)
+  results = compare(tmp_path, {"reinforce": [0]}, steps=1, read_config=small)
+  assert list(results) == ["reinforce", "rloo"]
+  assert len((tmp_path / "table.md").read_text().splitlines()) == 4
+
+
+def test_a_run_that_would_be_refused_is_refused_first(tmp_path):
+  with pytest.raises(UserError, match="pretraining is 10 and steps is 2"):
+    compare(tmp_path, {"grpo": [0], "vapo": [0]}, steps=2, read_config=small)
+  assert list(tmp_path.iterdir()) == []
+
+
 def test_summary_counts_completions_until_the_goal():
   rows = [
     {"step": 0, "eval/accuracy": 0.3},
@@ -63,9 +77,12 @@ def test_table():
   one = {"accuracy": 0.5, "completions": 1000, "cpu": 1.0}
   two = {"accuracy": 1.0, "completions": 3000, "cpu": 2.0}
   lost = {"accuracy": 0.1, "completions": None, "cpu": 1.0}
-  rows = table({"a": [one, two], "b": [one], "c": [one, lost]}).splitlines()[2:]
+  silent = {"accuracy": None, "completions": None, "cpu": 1.0}
+  results = {"a": [one, two], "b": [one], "c": [one, lost], "d": [silent]}
+  rows = table(results).splitlines()[2:]
   assert rows == [
     "| a | 2 | 75.0% (50.0% to 100.0%) | 2,000 (1,000 to 3,000) | 1.50 |",
     "| b | 1 | 50.0% | 1,000 | 1.00 |",
     "| c | 2 | 30.0% (10.0% to 50.0%) | not reached | 1.00 |",
+    "| d | 1 | unknown | not reached | 1.00 |",
   ]

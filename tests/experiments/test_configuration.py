@@ -44,10 +44,14 @@ def test_every_config_says_how_long_and_how_far(path):
   assert "TIME" not in text and "SCORE" not in text
 
 
-def test_presets_have_their_algorithm():
-  for name in ("reinforce", "rloo", "grpo", "dr_grpo"):
-    given = runpy.run_path(str(FOLDER / f"{name}.py"))["get_config"]()
-    assert freeze(given).algorithm == vars(algorithms)[name]()
+@pytest.mark.parametrize("preset", algorithms.presets.ALL)
+def test_every_preset_has_its_config(preset):
+  given = runpy.run_path(str(FOLDER / f"{preset.__name__}.py"))["get_config"]()
+  # Two of them know the length of a solution.
+  lengths = {algorithms.dapo: {"overlong_buffer": 4}, algorithms.vapo: {"alpha": 0.5}}
+  expected = preset(epochs=2, minibatches=2, **lengths.get(preset, {}))
+  assert freeze(given).algorithm == expected
+  assert (freeze(given).step_reward is None) == (preset is not algorithms.grpo_process)
 
 
 def test_arguments_reach_the_function():

@@ -122,7 +122,7 @@ CALLS = {
   "surrogates.gmpo": SEQUENCES,
   "surrogates.a_lol": {**REFERENCE, "advantages": ADVANTAGES, "mask": MASK},
   "surrogates.mdpo": {**TOKENS, "step_size": 0.5},
-  "surrogates.mdpo_kimi": {**COMPLETIONS, "tau": 0.5},
+  "surrogates.mdpo_kimi": {**OLD, "advantages": R, "mask": MASK, "tau": 0.5},
   "surrogates.p3o": COMPLETIONS,
   "surrogates.copg": {**REFERENCE, "rewards": R, "mask": MASK, "beta": 0.5},
   "values.value_loss": {"values": X, "old_values": Y, "targets": Z},

@@ -66,9 +66,16 @@ def test_expected_gradient_is_exact_up_to_its_factor(advantage, factor, surrogat
   [
     (lambda x, old, ref, r, m: surrogates.p3o(x, old, r, m), 1.0),
     (lambda x, old, ref, r, m: surrogates.p3o(x, old, r, m, form="joint"), 1.0),
-    (lambda x, old, ref, r, m: surrogates.mdpo_kimi(x, old, r, m, 0.5), SHRUNK),
+    (
+      lambda x, old, ref, r, m: surrogates.mdpo_kimi(x, old, advantages.dr_grpo(r), m, 0.5),
+      SHRUNK,
+    ),
+    (
+      lambda x, old, ref, r, m: surrogates.mdpo_kimi(x, old, advantages.rloo(r), m, 0.5),
+      1.0,
+    ),
   ],
-  ids=["p3o", "p3o_joint", "mdpo_kimi"],
+  ids=["p3o", "p3o_joint", "mdpo_kimi", "mdpo_kimi_leave_one_out"],
 )
 def test_losses_of_completions_are_exact_up_to_their_factor(surrogate, factor):
   assert_same(expected_gradient(by_groups(surrogate)), exact_gradient(), factor)

@@ -167,3 +167,14 @@ def test_bad_settings():
     returns.length_adaptive_lambda(ones, alpha=0.0)
   with pytest.raises(AssertionError):
     returns.gae(ones, ones[:, :1], ones)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, 95.0, float("nan")])
+def test_a_discount_or_trace_out_of_range_is_refused(value):
+  x, mask = np.ones((1, 2)), np.ones((1, 2), bool)
+  with pytest.raises(ValueError, match=f"discount is {value}; it must be in"):
+    returns.discounted_returns(x, mask, value)
+  with pytest.raises(ValueError, match=f"discount is {value}"):
+    returns.n_step_advantages(x, x, mask, 1, value)
+  with pytest.raises(ValueError, match=f"lam is {value}; it must be in"):
+    returns.gae(x, x, mask, lam=value)

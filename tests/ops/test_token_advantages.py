@@ -180,3 +180,10 @@ def test_gradients_are_finite():
     return sum(jnp.sum(t**2) for t in terms) + jnp.sum(advantages.whiten(r, r > 0) ** 2)
 
   assert np.all(np.isfinite(jax.grad(total)(jnp.array([[1.0, 0.0], [0.0, 0.0]]))))
+
+
+def test_maxrl_is_silent_where_the_mean_is_not_positive():
+  # Divided by a mean below 0, the worst completion would be the best.
+  rewards = np.array([[0.0, -1.0, 0.0, 0.0], [1.0, -1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
+  found = np.asarray(advantages.maxrl(rewards))
+  assert np.all(found[:2] == 0) and found[2].tolist() == [3.0, -1.0, -1.0, -1.0]

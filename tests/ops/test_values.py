@@ -63,3 +63,12 @@ def test_extremes_and_data():
     assert np.all(np.asarray(gradient) == 0)
   with pytest.raises(ValueError, match="clip is -1"):
     values.value_loss(jnp.ones(1), jnp.ones(1), jnp.ones(1), clip=-1)
+
+
+def test_binary_loss_has_a_lower_bound_whatever_the_targets():
+  logits = jnp.array([-1000.0, -10.0, 10.0, 1000.0])
+  for target, clipped in ((-0.2, 0.0), (1.3, 1.0)):
+    found = values.binary_value_loss(logits, jnp.full(4, target))
+    expected = values.binary_value_loss(logits, jnp.full(4, clipped))
+    np.testing.assert_array_equal(found, expected)
+    assert np.all(np.asarray(found) >= 0)

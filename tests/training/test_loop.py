@@ -1,6 +1,8 @@
 """The loop: interrupted anywhere, it ends with the same bits as if it never had been."""
 
 import dataclasses
+import json
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from pgax import algorithms, kl, surrogates
+from pgax.algorithms import parts
 from pgax.data import byte_tokenizer
 from pgax.sampling import decode
 from pgax.training import CriticConfig, UserError, train
@@ -39,11 +42,22 @@ FIXED_NAMES = {
   "time/train",
   "tokens/generated",
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class EstimateAboveBaseline:
+  """Generalised advantages, less what the algorithm expects of a completion."""
+
+  def __call__(self, scored):
+    return parts.GAE(whiten=False)(scored) - scored.baseline
+
+
 # Every source of state at once: minibatches shuffle, the penalty needs the reference and
 # has a controller, the critic has an optimizer and learns alone at first, a baseline is
 # kept, and a step takes more than one batch of prompts.
 ALGORITHM = dataclasses.replace(
   algorithms.vapo(pretraining=1, epochs=2, minibatches=2),
+  advantage=EstimateAboveBaseline(),
   kl=algorithms.KLPenalty(kl.k1, kl.AdaptiveController(0.1, 1.0, 64), "reward"),
   baseline=algorithms.MovingAverage(0.5),
   refill=algorithms.DynamicSampling(2),
@@ -222,10 +236,10 @@ def test_from_the_policy_of_another_run(whole, tmp_path):
 @pytest.mark.parametrize(
   ("changes", "told"),
   [
-    ({"policy_from": "nowhere"}, "nowhere holds no checkpoints; give the folder of a run"),
+    ({"policy_from": "nowhere"}, "policy_from: nowhere holds no checkpoints; give the"),
     (
       {"algorithm": algorithms.ppo(), "critic": CriticConfig(start="nowhere")},
-      "nowhere holds no checkpoints",
+      "critic.start: nowhere holds no checkpoints",
     ),
   ],
 )
@@ -241,6 +255,15 @@ def test_another_run_of_another_shape(whole, tmp_path):
   with pytest.raises(UserError, match="does not fit the configuration: params"):
     run(tmp_path / "run", config)
   assert list(tmp_path.iterdir()) == []
+
+
+def test_another_run_of_another_model_of_the_same_shape(whole, tmp_path):
+  saved = {"model": dataclasses.asdict(tiny.CONFIG) | {"rope_theta": 500.0}}
+  shutil.copytree(whole[1], tmp_path / "other")
+  (tmp_path / "other" / "config.json").write_text(json.dumps(saved))
+  config = tiny.run_config(policy_from=str(tmp_path / "other"))
+  with pytest.raises(UserError, match=r"policy_from: model.rope_theta is 500\.0 there"):
+    run(tmp_path / "run", config)
 
 
 def test_without_a_warm_start(tmp_path):

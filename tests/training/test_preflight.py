@@ -24,6 +24,9 @@ def test_a_good_run_passes():
 LONG = Task([Example("1+1=", "2", "2"), Example("1234+1=", "2", "2")], [Example("1", "1")])
 WORDY = Task([Example("1+1=", "2", "a very long way to say 2")], [Example("1", "1")])
 SILENT = Task([Example("1+1=", "2")], [Example("1", "1")])
+SENTENCES = Task([Example("one", "1", "1")], [Example("1", "1")])
+MOVING, REFILL = algorithms.MovingAverage(), algorithms.DynamicSampling()
+SHAPING = (algorithms.parts.MissingEOS(),)
 ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
 
 
@@ -65,6 +68,42 @@ ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
       "pretraining is 5 and steps is 5; the critic would learn in all of them",
     ),
     ({"algorithm": algorithms.dapo(overlong_buffer=17)}, "buffer is 17"),
+    ({"step_reward": addition_steps}, "step_reward is given, and advantage Group.* no use"),
+    (
+      {"algorithm": dataclasses.replace(algorithms.grpo(), greedy_baseline=True)},
+      "algorithm.greedy_baseline is given, and advantage",
+    ),
+    (
+      {"algorithm": dataclasses.replace(algorithms.grpo(), baseline=MOVING)},
+      "algorithm.baseline is given, and advantage",
+    ),
+    (
+      {"algorithm": dataclasses.replace(algorithms.reinforce(rate=0.1), baseline=None)},
+      "AboveBaseline needs a baseline",
+    ),
+    (
+      {
+        "algorithm": dataclasses.replace(algorithms.grpo_process(), shaping=SHAPING),
+        "step_reward": addition_steps,
+      },
+      "shaping is .*learns from rewards of steps",
+    ),
+    (
+      {
+        "algorithm": dataclasses.replace(algorithms.ppo(), refill=REFILL),
+        "sampling": ALONE,
+      },
+      "sampling.group is 1 and the algorithm drops groups",
+    ),
+    (
+      {
+        "algorithm": algorithms.grpo_process(),
+        "step_reward": addition_steps,
+        "task": SENTENCES,
+      },
+      "step_reward .* fails on the solution of the first problem, 'one'",
+    ),
+    ({"algorithm": algorithms.ppo(lam=95.0), "steps": 20}, r"lam is 95\.0"),
     ({"algorithm": algorithms.copg(beta=0.0)}, "beta is 0"),
   ],
 )

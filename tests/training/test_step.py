@@ -128,6 +128,31 @@ def test_adaptive_coefficient_moves_with_the_state():
   assert state.kl_state == pytest.approx(0.1 * (1 - 0.2 * 16 / 160))
 
 
+def test_adaptive_coefficient_follows_its_anchor():
+  # At the reference, but moving in one update: only the divergence from the old policy is
+  # above the target, and only the penalty anchored there grows.
+  controller, rates = kl.AdaptiveController(0.1, 1e-4, 16), optax.sgd(3.0)
+  for anchor, expected in (("old", 1.2), ("reference", 0.8)):
+    penalty = algorithms.KLPenalty(kl.k3, controller, "loss", anchor)
+    algorithm = dataclasses.replace(algorithms.grpo(epochs=3), kl=penalty)
+    state, told = update(algorithm, optimizer=rates)
+    assert told["kl/ref"] == 0 and told["kl/old"] > 1e-4
+    assert state.kl_state == pytest.approx(0.1 * expected)
+
+
+def test_momentum_does_not_move_where_there_is_nothing():
+  adam = optax.adam(1e-2)
+  step = make_train_step(tiny.learner(algorithms.grpo(), adam))
+  state, _ = step(tiny.state(algorithms.grpo(), adam), ROLLOUT, FEEDBACK)
+  before = jax.tree.map(jnp.copy, (state.params, state.opt_state))
+  nothing = FEEDBACK.replace(valid=jnp.zeros_like(FEEDBACK.valid))
+  state, _ = step(state, ROLLOUT, nothing)
+  for ours, theirs in zip(
+    jax.tree.leaves((state.params, state.opt_state)), jax.tree.leaves(before), strict=True
+  ):
+    np.testing.assert_array_equal(ours, theirs)
+
+
 def test_nothing_scorable_is_no_update():
   nothing = FEEDBACK.replace(
     rewards=jnp.full_like(FEEDBACK.rewards, jnp.nan),

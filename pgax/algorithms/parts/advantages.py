@@ -79,6 +79,8 @@ class AboveBaseline:
   """Reward less the baseline that the algorithm keeps; see `advantages.moving_average`."""
 
   def __call__(self, scored: Scored) -> Array:
+    if scored.baseline is None:
+      raise ValueError("AboveBaseline needs a baseline; baseline of the algorithm is None")
     # The rate is that at which `MovingAverage.update` moves the baseline: not here.
     return advantages.moving_average(scored.rewards, scored.baseline, 0.0, scored.valid)[0]
 
@@ -98,7 +100,11 @@ class AboveGreedy:
 
 @dataclasses.dataclass(frozen=True)
 class StepsStandardised:
-  """Rewards of steps standardised in their group; see `advantages.grpo_process`."""
+  """Rewards of steps standardised in their group; see `advantages.grpo_process`.
+
+  A KL penalty in the reward is taken off as what is still to come of it. The reward of the
+  whole completion plays no part.
+  """
 
   ddof: int = 0
   eps: float = 1e-6
@@ -111,9 +117,10 @@ class StepsStandardised:
         "that rewards steps"
       )
     ends = jnp.broadcast_to(jnp.arange(scored.mask.shape[-1]), scored.mask.shape)
-    return advantages.grpo_process(
+    found = advantages.grpo_process(
       scored.step_rewards, scored.step_ends, ends, scored.mask, self.ddof, self.eps
     )
+    return found - returns.discounted_returns(scored.penalty, scored.mask)
 
 
 @dataclasses.dataclass(frozen=True)

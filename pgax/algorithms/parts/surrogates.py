@@ -4,7 +4,6 @@ import dataclasses
 from typing import Literal
 
 from pgax.ops import surrogates
-from pgax.ops.masking import masked_mean
 from pgax.types import Array, Batch, SurrogateLoss
 
 
@@ -116,8 +115,8 @@ class ReferenceWeighted:
 
 
 def _sequence_advantages(batch: Batch) -> Array:
-  """The advantage of each completion, `[N, G]`, which all of its tokens have."""
-  return masked_mean(batch.advantages, batch.mask, axis=-1)
+  """The advantage of each completion, `[N, G]`: that of its first token, as of all."""
+  return batch.advantages[..., 0]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -126,7 +126,7 @@ def dapo(
   Args:
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
-    max_batches: how many batches of prompts a step may sample.
+    max_batches: how many batches of prompts a step may sample; 1 trains on all groups.
     overlong_buffer: tokens before the limit over which the reward falls; by default a
       fifth of the limit.
     overlong_coef: what a completion at the limit loses; 0 for no such shaping.
@@ -142,7 +142,7 @@ def dapo(
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=aggregation.token_mean,
     shaping=(parts.Overlong(overlong_buffer, overlong_coef),) if overlong_coef else (),
-    refill=DynamicSampling(max_batches),
+    refill=None if max_batches == 1 else DynamicSampling(max_batches),
     keep=filters.finished if drop_truncated else None,
     epochs=epochs,
     minibatches=minibatches,

@@ -16,7 +16,8 @@ def reinforce(
   Args:
     rate: None takes the mean of the batch as `b`; a number in [0, 1] takes a mean that
       follows the rewards of the batches before at that rate.
-    epochs: passes over a rollout.
+    epochs: passes over a rollout; without a ratio nothing corrects for what the first
+      optimizer step has changed.
     minibatches: optimizer steps in a pass.
 
   Returns:
@@ -47,7 +48,8 @@ def rloo(
     kl_coef: coefficient of the KL penalty inside the reward; 0 for none.
     clip: how far a token's ratio may go from 1 under PPO's clip; None for the plain policy
       gradient.
-    epochs: passes over a rollout.
+    epochs: passes over a rollout; without a clip there is no ratio, and nothing corrects
+      for what the first optimizer step has changed.
     minibatches: optimizer steps in a pass.
 
   Returns:
@@ -71,7 +73,8 @@ def remax(kl_coef: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algor
 
   Args:
     kl_coef: coefficient of the KL penalty inside the reward; 0 for none.
-    epochs: passes over a rollout.
+    epochs: passes over a rollout; without a ratio nothing corrects for what the first
+      optimizer step has changed.
     minibatches: optimizer steps in a pass.
 
   Returns:
@@ -159,7 +162,8 @@ def opo(
   completions, no KL penalty. Source: arXiv 2505.23585.
 
   Args:
-    epochs: passes over a rollout.
+    epochs: passes over a rollout; without a ratio nothing corrects for what the first
+      optimizer step has changed.
     minibatches: optimizer steps in a pass.
 
   Returns:
@@ -184,7 +188,8 @@ def maxrl(
   completions, no KL penalty. Source: arXiv 2602.02710.
 
   Args:
-    epochs: passes over a rollout.
+    epochs: passes over a rollout; without a ratio nothing corrects for what the first
+      optimizer step has changed.
     minibatches: optimizer steps in a pass.
 
   Returns:

@@ -4,8 +4,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from pgax.ops.advantages import dr_grpo
 from pgax.ops.kl import k3_corrected
+from pgax.ops.masking import select
 from pgax.ops.surrogates.ratios import at_tokens, check_positive, sequence_log_ratio
 from pgax.ops.surrogates.token import unclipped
 from pgax.types import Array, SurrogateLoss
@@ -40,19 +40,18 @@ def mdpo(
 
 
 def mdpo_kimi(
-  logp: Array, old_logp: Array, rewards: Array, mask: Array, tau: Array | float
+  logp: Array, old_logp: Array, advantages: Array, mask: Array, tau: Array | float
 ) -> SurrogateLoss:
   """Squared distance of a completion's log-ratio from the one that mirror descent aims at.
 
-  `(R - mean R - tau * sum_t (logp - old_logp))**2 / (2 tau)`, with the mean over the
-  completions of the group that have a token. It is divided by `2 tau`, which the source
-  leaves out, so that at ratio 1 its gradient is the policy gradient's for the advantage
-  `R - mean R`. Source: Kimi k1.5, arXiv 2501.12599, section 2.3.2.
+  `(A - tau * sum_t (logp - old_logp))**2 / (2 tau)`. It is divided by `2 tau`, which the
+  source leaves out, so that at ratio 1 its gradient is the policy gradient's. Source: Kimi
+  k1.5, arXiv 2501.12599, section 2.3.2, where `A = R - mean R` of the group.
 
   Args:
     logp: `[..., G, T]` live log-probabilities, nats.
     old_logp: `[..., G, T]` of the policy that the update starts from, nats.
-    rewards: `[..., G]` rewards of completions.
+    advantages: `[..., G]` of completions, in units of reward.
     mask: `[..., G, T]` bool or 0/1.
     tau: units of reward per nat, positive; a number or a scalar array.
 
@@ -65,8 +64,9 @@ def mdpo_kimi(
   """
   check_positive("tau", tau)
   mask = jnp.asarray(mask, bool)
-  chex.assert_shape(rewards, mask.shape[:-1])
-  advantages = dr_grpo(jax.lax.stop_gradient(rewards), jnp.any(mask, axis=-1))
-  error = advantages - tau * sequence_log_ratio(logp, old_logp, mask)
+  chex.assert_shape(advantages, mask.shape[:-1])
+  # A completion without a token may hold anything.
+  advantages = select(jnp.asarray(advantages, jnp.float32), jnp.any(mask, axis=-1))
+  error = jax.lax.stop_gradient(advantages) - tau * sequence_log_ratio(logp, old_logp, mask)
   loss = at_tokens(jnp.square(error) / (2 * tau), mask)
   return SurrogateLoss(loss, jnp.zeros(loss.shape, bool))

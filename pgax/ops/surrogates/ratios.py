@@ -44,9 +44,6 @@ def check_clip(clip_low: float, clip_high: float) -> None:
     clip_low: how far the ratio may fall below 1.
     clip_high: how far the ratio may rise above 1.
 
-  Returns:
-    Nothing.
-
   Raises:
     ValueError: if `clip_low` is not in [0, 1], or `clip_high` is negative.
   """
@@ -63,9 +60,6 @@ def check_positive(name: str, value: Array | float) -> None:
   Args:
     name: what the number is called.
     value: the number.
-
-  Returns:
-    Nothing.
 
   Raises:
     ValueError: if it is a number and not positive.

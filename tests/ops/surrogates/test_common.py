@@ -21,8 +21,6 @@ def _advantages(name):
   """The advantage `[N, G]` whose policy gradient a surrogate has at ratio 1."""
   if name.startswith("p3o"):
     return advantages.rloo(SCORES, REAL)
-  if name == "mdpo_kimi":
-    return advantages.dr_grpo(SCORES, REAL)
   if name == "copg":
     # The second argument is the reference; the penalty goes into the reward, stopped.
     penalty = np.sum((LOGP - OLD_LOGP) * MASK, axis=-1)

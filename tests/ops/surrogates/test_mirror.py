@@ -30,10 +30,10 @@ def test_mdpo_matches_reference(logp, old_logp, advantages):
 
 
 @given(floats(TOKENS, -1, 0), floats(TOKENS, -1, 0), floats(GROUPS, -2, 2), masks())
-def test_mdpo_kimi_matches_reference(logp, old_logp, rewards, mask):
-  value, gradient, _ = in_batch(GROUP["mdpo_kimi"], logp, old_logp, rewards, mask)
+def test_mdpo_kimi_matches_reference(logp, old_logp, advantages, mask):
+  value, gradient, _ = in_batch(GROUP["mdpo_kimi"], logp, old_logp, advantages, mask)
   expected = plain_groups(
-    lambda *xs: references.mdpo_kimi(*xs, TAU), logp, old_logp, rewards, mask
+    lambda *xs: references.mdpo_kimi(*xs, TAU), logp, old_logp, advantages, mask
   )
   np.testing.assert_allclose(value, expected[0], rtol=1e-3, atol=1e-4)
   np.testing.assert_allclose(gradient, expected[1], rtol=1e-3, atol=1e-4)
@@ -69,12 +69,12 @@ def test_mdpo_is_least_where_the_old_policy_is_tilted_by_the_advantage(step_size
 
 
 def test_mdpo_kimi_by_hand():
-  # Rewards 1, 0 and one without tokens: mean .5. Log-ratios .2 and -.4, tau .5.
+  # Rewards 1, 0 and one without tokens: advantages .5, -.5. Log-ratios .2, -.4; tau .5.
   logp = np.array([[[-1.0, -0.8], [-1.4, np.nan], [np.nan, np.nan]]])
   old_logp = np.array([[[-1.0, -1.0], [-1.0, 0.0], [0.0, 0.0]]])
   mask = np.array([[[1, 1], [1, 0], [0, 0]]])
-  rewards = np.array([[1.0, 0.0, np.nan]])
-  found = surrogates.mdpo_kimi(logp, old_logp, rewards, mask, 0.5).loss
+  advantages = np.array([[0.5, -0.5, np.nan]])
+  found = surrogates.mdpo_kimi(logp, old_logp, advantages, mask, 0.5).loss
   first, second = (0.5 - 0.1) ** 2, (-0.5 + 0.2) ** 2
   np.testing.assert_allclose(found, [[[first, first], [second, 0], [0, 0]]], rtol=1e-5)
 

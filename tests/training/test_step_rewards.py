@@ -9,7 +9,7 @@ from pgax.data.tokenizer import encode_completion
 from pgax.rewards import addition_steps
 from pgax.training import UserError
 from pgax.training.rollout import completion_texts
-from pgax.training.steps import step_rewards
+from pgax.training.step_rewards import step_rewards
 from pgax.types import Example, StepReward
 
 TOKENIZER = byte_tokenizer()
