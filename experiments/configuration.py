@@ -17,6 +17,7 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from pgax.data import Task
+from pgax.models import DecoderConfig, hf
 from pgax.training import RunConfig, UserError
 from pgax.training.workdir import read_config
 from pgax.types import Example
@@ -68,10 +69,13 @@ def run_config(
   config.task, config.reward, config.algorithm = task, reward, algorithm
   for field in dataclasses.fields(RunConfig):
     if field.default is not dataclasses.MISSING:
+      if field.name == "model_path":
+        continue  # it is `model.path` here, beside what it stands for
       plain = field.default
       if dataclasses.is_dataclass(plain):
         plain = ConfigDict(dataclasses.asdict(plain))
       config[field.name] = plain
+  config.model.path = ""
   return config
 
 
@@ -100,6 +104,7 @@ def freeze(config: ConfigDict, with_task: bool = True) -> RunConfig:
       else value
       for name, value in plain.items()
     }
+    values["model"], values["model_path"] = _model(values.get("model", {}))
     return _build(RunConfig, values, "config")
   except OSError as error:
     raise UserError(f"{error.filename} can't be read: {error.strerror}") from None
@@ -112,6 +117,28 @@ def _call(values: Mapping[str, Any], where: str) -> Any:
   function = arguments.pop(_FUNCTION)
   _check_names(arguments, inspect.signature(function).parameters, f"config.{where}")
   return function(**arguments)
+
+
+def _model(values: Mapping[str, Any]) -> tuple[Mapping[str, Any] | DecoderConfig, str]:
+  """The decoder's settings, and the directory that they and the weights are read from.
+
+  With a directory only what no file says can be set: how to compute.
+  """
+  settings = dict(values)
+  path = settings.pop("path", "")
+  if not path:
+    return settings, ""
+  default = dataclasses.asdict(DecoderConfig())
+  free = {name: settings.pop(name) for name in ("dtype", "remat") if name in settings}
+  for name, value in settings.items():
+    value = tuple(value) if isinstance(value, list) else value
+    if name in default and value != default[name]:
+      raise UserError(
+        f"config.model.{name} is {value!r} and config.model.path is {path!r}; the "
+        "directory decides it. Beside a path only dtype and remat can be set"
+      )
+  _check_names(settings, default, "config.model")
+  return dataclasses.replace(hf.load_config(Path(path)), **free), path
 
 
 def _build(cls: type, values: Mapping[str, Any], where: str) -> Any:
@@ -127,7 +154,7 @@ def _build(cls: type, values: Mapping[str, Any], where: str) -> Any:
   built = {}
   for name, value in values.items():
     default = fields[name].default
-    if dataclasses.is_dataclass(default):
+    if dataclasses.is_dataclass(default) and isinstance(value, Mapping):
       value = _build(type(default), value, f"{where}.{name}")
     built[name] = value
   return cls(**built)

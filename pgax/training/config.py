@@ -156,12 +156,16 @@ class RunConfig:
       None for none.
     optimizer: of the policy.
     critic: of the algorithm's critic.
+    model_path: directory of a model as transformers saves it, whose weights this run starts
+      from and whose shape `model` is; empty for fresh weights.
     policy_from: folder of another run whose policy this one starts from; empty for fresh
       weights. A warm start, if there is one, goes on from there.
     warm_start: supervised training before it.
     mesh: layout of the devices.
     seed: of everything random.
     steps: number of policy-gradient steps, those in which the critic alone learns included.
+    logit_chunk: positions of all completions whose logits stand in memory at a time; the
+      gradient does not depend on it.
     microbatches: parts that an optimizer step's batch is computed in, to save memory; the
       gradient does not depend on it.
     eval_every: steps between evaluations; there is one before the first and after the
@@ -182,11 +186,13 @@ class RunConfig:
   step_reward: StepRewardFn | None = None
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
+  model_path: str = ""
   policy_from: str = ""
   warm_start: WarmStartConfig = WarmStartConfig()
   mesh: MeshConfig = MeshConfig()
   seed: int = 0
   steps: int = 100
+  logit_chunk: int = 128
   microbatches: int = 1
   eval_every: int = 5
   eval_problems: int = 256
@@ -198,8 +204,14 @@ class RunConfig:
     _at_least(self, 0, "seed", "steps")
     if self.seed >= 2**31:  # the data's shuffle takes 32 bits, one of them tells the stage
       raise ValueError(f"seed is {self.seed}; it must be below 2**31")
-    _at_least(self, 1, "microbatches", "eval_every", "eval_problems")
+    _at_least(self, 1, "logit_chunk", "microbatches")
+    _at_least(self, 1, "eval_every", "eval_problems")
     _at_least(self, 1, "checkpoint_every", "keep_checkpoints", "samples_every")
+    if self.model_path and self.policy_from:
+      raise ValueError(
+        f"model.path is {self.model_path!r} and policy_from is {self.policy_from!r}; only "
+        "one of them can give the weights to start from"
+      )
     parts = self.algorithm.minibatches * self.microbatches
     if self.sampling.prompts % parts:
       raise ValueError(

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.algorithms import Algorithm, loss, prepare
 from pgax.data.prompts import CollateDemonstrations, CollatePrompts
+from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import param_shardings
 from pgax.training.config import RunConfig
@@ -184,6 +185,8 @@ def _check_rewards(config: RunConfig) -> None:
 
 def _check_sources(config: RunConfig, mesh: Mesh, done: int | None) -> None:
   """The folders of other runs whose policies this one is still to start from."""
+  if done is None and config.model_path:
+    hf.check(Path(config.model_path), config.model)
   folders = {}
   if done is None and config.policy_from:
     folders["policy_from"] = config.policy_from
@@ -201,6 +204,8 @@ def _check_sources(config: RunConfig, mesh: Mesh, done: int | None) -> None:
 
 def _check_same_model(config: RunConfig, theirs: Mapping) -> None:
   """Settings that shapes do not tell of, such as the base of rotary wavelengths."""
+  if theirs.get("model", {}).get("path"):
+    return  # the shape is that directory's, and stands nowhere else
   ours = dataclasses.asdict(config.model)
   for name, value in theirs.get("model", {}).items():
     if ours.get(name) != value:

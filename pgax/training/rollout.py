@@ -31,12 +31,14 @@ class Sampler:
     tokenizer: its tokenizer.
     mesh: of the devices; prompts are spread over it.
     max_tokens: limit of a completion's length, EOS included.
+    eos_ids: tokens that end a completion; empty for the tokenizer's EOS alone.
   """
 
   model: Decoder
   tokenizer: PreTrainedTokenizerFast
   mesh: Mesh
   max_tokens: int
+  eos_ids: tuple[int, ...] = ()
 
   def __call__(
     self,
@@ -49,7 +51,7 @@ class Sampler:
     """Draws `group` completions of every prompt; temperature 0 is greedy."""
     spread = batch_sharding(self.mesh)
     tokens, mask = jax.device_put((prompts.tokens, prompts.mask), spread)
-    eos_ids = np.asarray([self.tokenizer.eos_token_id], np.int32)
+    eos_ids = np.asarray(self.eos_ids or [self.tokenizer.eos_token_id], np.int32)
     rollout = sample(
       self.model,
       params,

@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.pipeline import batches
 from pgax.data.prompts import CollateDemonstrations, CollatePrompts
+from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import batch_sharding
 from pgax.training.checkpoint import Checkpoints
@@ -22,7 +23,7 @@ from pgax.training.health import check_finite, check_sampler
 from pgax.training.imitation import make_imitation_step
 from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
-from pgax.training.policy import load_params
+from pgax.training.policy import end_ids, load_params
 from pgax.training.records import Sample, make_samples
 from pgax.training.rollout import Sampler, Stopwatch
 from pgax.training.state import (
@@ -53,7 +54,9 @@ class Run:
     sampling = config.sampling
     self.collate = CollatePrompts(tokenizer, sampling.max_prompt_tokens)
     demonstrations = CollateDemonstrations(self.collate, sampling.max_tokens)
-    self.sampler = Sampler(self.model, tokenizer, self.mesh, sampling.max_tokens)
+    self.sampler = Sampler(
+      self.model, tokenizer, self.mesh, sampling.max_tokens, end_ids(config, tokenizer)
+    )
     # Both learners' optimizers are of one kind: the state has one layout in both stages.
     critic_optimizer = make_optimizer(config.critic.optimizer)
     self.learner, self.warm_learner = (
@@ -63,13 +66,17 @@ class Run:
     self.abstract = abstract_state(self.learner, self.mesh)
     self.shardings = shardings_of(self.abstract)
     self.imitation_step = make_imitation_step(
-      self.model, self.warm_learner.optimizer, shardings=self.shardings
+      self.model,
+      self.warm_learner.optimizer,
+      chunk=config.logit_chunk,
+      shardings=self.shardings,
     )
     make_step = functools.partial(
       make_train_step,
       self.learner,
       microbatches=config.microbatches,
       temperature=sampling.temperature,
+      chunk=config.logit_chunk,
       shardings=self.shardings,
     )
     critic = config.algorithm.critic
@@ -94,6 +101,9 @@ class Run:
       return state
     config = self.config
     state = init_state(self.warm_learner, self.mesh, config.seed)
+    if config.model_path:
+      params = hf.load_params(Path(config.model_path), config.model, self.shardings.params)
+      state = state.replace(params=params)
     if config.policy_from:
       params, _ = load_params(self.model, self.mesh, Path(config.policy_from))
       state = state.replace(params=params)

@@ -1,7 +1,17 @@
 """Checkpoint directories of transformers, read and written without torch."""
 
 from pgax.models.hf.config import FAMILIES, from_hf, to_hf
-from pgax.models.hf.load import load_config, load_params
+from pgax.models.hf.load import check, eos_ids, load_config, load_params, saved_dtype
 from pgax.models.hf.save import save
 
-__all__ = ["FAMILIES", "from_hf", "load_config", "load_params", "save", "to_hf"]
+__all__ = [
+  "FAMILIES",
+  "check",
+  "eos_ids",
+  "from_hf",
+  "load_config",
+  "load_params",
+  "save",
+  "saved_dtype",
+  "to_hf",
+]

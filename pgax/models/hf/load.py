@@ -12,7 +12,13 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from pgax.models.config import DecoderConfig
 from pgax.models.hf.config import from_hf
-from pgax.models.hf.files import CONFIG, Checkpoint, open_checkpoint, read_json
+from pgax.models.hf.files import (
+  CONFIG,
+  GENERATION,
+  Checkpoint,
+  open_checkpoint,
+  read_json,
+)
 from pgax.models.hf.names import EMBEDDING, UNEMBEDDING, Tensor, tensors
 from pgax.types import Array, PyTree
 
@@ -40,6 +46,35 @@ def load_config(path: Path) -> DecoderConfig:
     return from_hf(read_json(path))
   except ValueError as error:
     raise error if str(path) in str(error) else ValueError(f"{path}: {error}") from None
+
+
+def eos_ids(path: Path) -> tuple[int, ...]:
+  """Tokens that end a completion, by `generation_config.json`, or else by `config.json`."""
+  for name in (GENERATION, CONFIG):
+    if (Path(path) / name).is_file():
+      found = read_json(Path(path) / name).get("eos_token_id")
+      if found is not None:
+        return tuple(found) if isinstance(found, list) else (found,)
+  return ()
+
+
+def saved_dtype(path: Path) -> str:
+  """The dtype that the weights of a checkpoint directory are said to have."""
+  raw = read_json(Path(path) / CONFIG)
+  return raw.get("dtype") or raw.get("torch_dtype") or "float32"
+
+
+def check(path: Path, config: DecoderConfig) -> None:
+  """Makes sure that `load_params` will work, by names and shapes alone.
+
+  Args:
+    path: of the directory.
+    config: of the decoder.
+
+  Raises:
+    ValueError: as `load_params` does.
+  """
+  _check(open_checkpoint(Path(path)), tensors(config), config)
 
 
 def load_params(
