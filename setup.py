@@ -5,6 +5,9 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 TEST = ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.6"]
+# Extras that one kind of reward needs and the others do not.
+MATH = ["math-verify>=0.8,<0.10"]
+JSON = ["jsonschema>=4.18,<5"]
 NOTEBOOKS = [
   "ipykernel>=6",
   "ipywidgets>=8",
@@ -40,5 +43,10 @@ setup(
     "transformers>=5.0,<6",
   ],
   # The tests execute the notebooks, so they need what notebooks need.
-  extras_require={"test": TEST + NOTEBOOKS, "notebooks": NOTEBOOKS},
+  extras_require={
+    "test": TEST + NOTEBOOKS + MATH + JSON,
+    "notebooks": NOTEBOOKS,
+    "math": MATH,
+    "json": JSON,
+  },
 )

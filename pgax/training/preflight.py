@@ -174,7 +174,7 @@ def _check_rewards(config: RunConfig) -> None:
     if function is None:
       continue
     try:
-      function(example.prompt, example.solution, example.ground_truth)
+      function(example.prompt, example.solution, example.ground_truth, example.metadata)
     except Exception as error:
       raise ValueError(
         f"{name} {function!r} fails on the solution of the first problem, "

@@ -118,7 +118,7 @@ def score(
   rows = []
   for example, group in zip(prompts.examples, texts, strict=True):
     for text in group:
-      scores = reward(example.prompt, text, example.ground_truth)
+      scores = reward(example.prompt, text, example.ground_truth, example.metadata)
       if "reward" not in scores:
         raise UserError(
           f"the reward function {reward!r} returned the scores {sorted(scores)}; 'reward' "

@@ -14,7 +14,7 @@ from pgax.types import Example
 from tests import tiny
 
 TOKENIZER = byte_tokenizer()
-EXAMPLES = [Example(f"{i}+1=", str(i + 1)) for i in range(4)]
+EXAMPLES = [Example(f"{i}+1=", str(i + 1), metadata={"i": i}) for i in range(4)]
 COLLATE = CollatePrompts(TOKENIZER, 5)
 PROMPTS, ROLLOUT = COLLATE(EXAMPLES), tiny.rollout()
 
@@ -22,8 +22,8 @@ PROMPTS, ROLLOUT = COLLATE(EXAMPLES), tiny.rollout()
 def test_reward_function_sees_its_own_completion():
   seen = []
 
-  def reward(prompt, completion, ground_truth):
-    seen.append((prompt, completion, ground_truth))
+  def reward(prompt, completion, ground_truth, metadata):
+    seen.append((prompt, completion, metadata))
     return {"reward": len(seen), "half": len(seen) / 2}
 
   scores = score(reward, TOKENIZER, PROMPTS, ROLLOUT)
@@ -32,6 +32,7 @@ def test_reward_function_sees_its_own_completion():
   np.testing.assert_array_equal(scores.parts["half"], scores.rewards / 2)
   assert rollout_metrics(ROLLOUT, scores)["reward/half"] == 4.25
   assert [p for p, _, _ in seen] == [e.prompt for e in EXAMPLES for _ in range(4)]
+  assert [m["i"] for _, _, m in seen] == [i for i in range(4) for _ in range(4)]
   assert [t for _, t, _ in seen] == [text for group in scores.texts for text in group]
   for (n, k), text in np.ndenumerate(np.array(scores.texts, dtype=object)):
     ids = np.asarray(ROLLOUT.tokens)[n, k][np.asarray(ROLLOUT.mask)[n, k]]
@@ -89,7 +90,7 @@ def test_evaluation_counts_every_problem_once():
   sampler = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), max_tokens=4)
   seen = []
 
-  def reward(prompt, completion, ground_truth):
+  def reward(prompt, completion, ground_truth, metadata):
     seen.append(prompt)
     if prompt == "6+1=":
       return {"reward": float("nan"), "part": 100.0}  # of no part: it was not scored
