@@ -10,7 +10,7 @@ import pytest
 from experiments.configuration import entry, freeze, from_json, run_config, to_json
 from pgax import algorithms
 from pgax.data import addition
-from pgax.rewards import final_answer
+from pgax.rewards import Combined, Math, combine, final_answer
 from pgax.training import RunConfig, UserError
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "configs"
@@ -116,3 +116,17 @@ def test_a_saved_function_that_is_gone(name):
   saved = to_json(config()) | {"reward": name}
   with pytest.raises(UserError, match="saved configuration can't be used"):
     from_json(saved)
+
+
+def test_rewards_may_be_entries_in_entries():
+  functions = {"math": entry(Math, plain=False), "marked": final_answer}
+  reward = entry(combine, functions=functions, weights={"math": 1.0, "marked": 0.5})
+  given = run_config("x", entry(addition, digits=1), reward, entry(algorithms.grpo))
+  given.reward.weights.math = 2.0  # as the command line sets it
+  expected = Combined((("marked", final_answer, 0.5), ("math", Math(plain=False), 2.0)))
+  assert freeze(given).reward == expected
+  saved = json.loads(json.dumps(to_json(given)))
+  assert freeze(from_json(saved)).reward == expected
+  given.reward.functions.math.plane = True
+  with pytest.raises(UserError, match=r"config.reward.functions.math has no key 'plane'"):
+    freeze(given)

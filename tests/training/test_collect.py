@@ -7,6 +7,7 @@ import pytest
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts
+from pgax.rewards.pool import InProcess
 from pgax.training.collect import Collector
 from pgax.training.mesh import make_mesh
 from pgax.training.rollout import Sampler
@@ -33,7 +34,7 @@ class Prompts:
 def collect(algorithm, reward, seed=0, **changes):
   config = tiny.run_config(algorithm=algorithm, reward=reward, **changes)
   prompts = Prompts()
-  collector = Collector(config, SAMPLER, prompts)
+  collector = Collector(config, SAMPLER, InProcess(reward), prompts)
   experience, feedback, metrics = collector(tiny.params(), jax.random.key(seed))
   return experience, jax.device_get(feedback), metrics, prompts.batches
 
@@ -106,7 +107,9 @@ def test_batches_of_a_refill_are_drawn_with_different_keys():
       seen.append(sampler(*arguments))
       return seen[-1]
 
-  Collector(config, Spy(), lambda: prompts)(tiny.params(), jax.random.key(0))
+  Collector(config, Spy(), InProcess(config.reward), lambda: prompts)(
+    tiny.params(), jax.random.key(0)
+  )
   first, second = (np.asarray(rollout.tokens) for rollout in seen)
   assert np.any(first != second)
 
