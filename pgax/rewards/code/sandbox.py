@@ -90,7 +90,13 @@ class Process:
     self._files.callback(os.close, self._ready)
     try:
       self._process = subprocess.Popen(
-        [*_wrapper(level), *python, str(_LAUNCHER), str(setup.fileno()), str(ready)],
+        [
+          *_wrapper(level, limits),
+          *python,
+          str(_LAUNCHER),
+          str(setup.fileno()),
+          str(ready),
+        ],
         stdin=self._file(stdin),
         stdout=self._stdout,
         stderr=self._stderr,
@@ -158,14 +164,15 @@ class Process:
     self.close()
 
 
-def _wrapper(level: Level) -> list[str]:
+def _wrapper(level: Level, limits: Limits) -> list[str]:
   """The command that the launcher is given to; empty where it isolates itself."""
   if level != "bubblewrap":
     return []
   prefix = os.path.realpath(sys.base_prefix)
   folders = ["/usr", *([] if prefix.startswith("/usr") else [prefix])]
   folders += [sys.prefix, str(_LAUNCHER.parent)]
-  command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
+  bwrap = shutil.which("bwrap") or "bwrap"  # it is started with an empty environment
+  command = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
   for name in ("lib", "lib64", "bin"):
     if os.path.islink(f"/{name}"):
       command += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]
@@ -173,7 +180,8 @@ def _wrapper(level: Level) -> list[str]:
       folders.append(f"/{name}")
   for folder in folders:
     command += ["--ro-bind", folder, folder]
-  return [*command, "--dev", "/dev", "--tmpfs", "/work", "--chdir", "/work", "--"]
+  command += ["--dev", "/dev", "--size", str(limits.file_size), "--tmpfs", "/work"]
+  return [*command, "--remount-ro", "/", "--chdir", "/work", "--"]
 
 
 @functools.cache

@@ -102,7 +102,7 @@ def f(x): return "expected"
 def test_a_fork_bomb_stays_small_and_leaves_nothing(level):
   report = isolation_report(level)
   if not report.process_count or not report.processes:
-    assert level == "limits" and "NOT isolated" in str(report)
+    assert "process" in str(report).partition("NOT isolated")[2]
     return
   mark = uuid.uuid4().hex
   code = BOMB.format(mark=mark)
@@ -116,7 +116,8 @@ def test_a_fork_bomb_stays_small_and_leaves_nothing(level):
 def test_the_limit_on_processes_is_that_of_the_limits(level):
   report = isolation_report(level)
   if not report.process_count:
-    assert level == "limits" and "process_count" in str(report).partition("NOT")[2]
+    assert os.geteuid() == 0  # who is exempt, unless it becomes another user
+    assert "process_count" in str(report).partition("NOT isolated")[2]
     return
   code = "import os, time\nn = 0\ntry:\n  while n < 50:\n    if not os.fork():\n"
   code += "      time.sleep(1); os._exit(0)\n    n += 1\nexcept OSError: pass\n"
@@ -271,7 +272,6 @@ def test_overriding_equality_is_of_no_use(base, level):
   code = f"class Equal{base}:\n{EQUAL}def f(x): return Equal()"
   tests = (
     TEST,
-    "assert f(2) != f(2) - 1",
     "assert 'expected' == f(2)",
     "assert not f(2)!=7",
   )
