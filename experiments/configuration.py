@@ -50,6 +50,8 @@ def entry(function: Callable, **arguments: Any) -> ConfigDict:
       allowed = typing.get_args(signature.parameters[name].annotation)
       (kind,) = [x for x in allowed if x is not types.NoneType]
       value = config_dict.placeholder(kind)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+      value = entry(type(value), **vars(value))  # so that its fields can be set too
     config[name] = value
   return config
 

@@ -1,5 +1,6 @@
 """Rewards: functions of prompt, completion, ground truth and metadata."""
 
+from pgax.rewards.code import Code
 from pgax.rewards.combine import Combined, combine
 from pgax.rewards.math import final_answer
 from pgax.rewards.r1_zero import R1Zero
@@ -10,6 +11,7 @@ from pgax.rewards.symbolic import Math
 from pgax.rewards.text import ExactMatch, NumericMatch, Regex
 
 __all__ = [
+  "Code",
   "Combined",
   "ExactMatch",
   "JSONSchema",

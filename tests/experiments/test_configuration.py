@@ -10,7 +10,8 @@ import pytest
 from experiments.configuration import entry, freeze, from_json, run_config, to_json
 from pgax import algorithms
 from pgax.data import addition
-from pgax.rewards import Combined, Math, combine, final_answer
+from pgax.rewards import Code, Combined, Math, combine, final_answer
+from pgax.rewards.code import Limits
 from pgax.training import RunConfig, UserError
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "configs"
@@ -130,3 +131,11 @@ def test_rewards_may_be_entries_in_entries():
   given.reward.functions.math.plane = True
   with pytest.raises(UserError, match=r"config.reward.functions.math has no key 'plane'"):
     freeze(given)
+
+
+def test_fields_of_an_arguments_value_can_be_set():
+  given = run_config("x", entry(addition, digits=1), entry(Code), entry(algorithms.grpo))
+  given.reward.limits.seconds = 2.0
+  saved = json.loads(json.dumps(to_json(given)))
+  for config_dict in (given, from_json(saved)):
+    assert freeze(config_dict).reward == Code(Limits(seconds=2.0))

@@ -110,6 +110,11 @@ class Report:
       "never isolated: system calls are not filtered, limits on memory and processor time "
       "are of each process, and Python and the system's libraries can be read"
     )
+    if not self.processes:
+      lines.append(
+        "code that attacks the process that scores it could stop it, outlive it, or forge "
+        "its verdict"
+      )
     return "; ".join(lines)
 
 

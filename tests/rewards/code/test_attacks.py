@@ -50,6 +50,7 @@ def test_limits_alone_are_said_to_be_little():
   report = isolation_report("limits")
   assert report.memory and report.file_size
   assert not report.network and "NOT isolated: network" in str(report)
+  assert report.processes or "could stop it, outlive it, or forge" in str(report)
 
 
 @pytest.mark.parametrize(
