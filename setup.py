@@ -11,6 +11,9 @@ TEST = [
   "ruff>=0.6",
   "torch==2.13.0",  # for transformers' models, which ours are compared with
 ]
+# Extras that one kind of reward needs and the others do not.
+MATH = ["math-verify>=0.8,<0.10"]
+JSON = ["jsonschema>=4.18,<5"]
 NOTEBOOKS = [
   "ipykernel>=6",
   "ipywidgets>=8",
@@ -48,5 +51,10 @@ setup(
     "transformers>=5.0,<6",
   ],
   # The tests execute the notebooks, so they need what notebooks need.
-  extras_require={"test": TEST + NOTEBOOKS, "notebooks": NOTEBOOKS},
+  extras_require={
+    "test": TEST + NOTEBOOKS + MATH + JSON,
+    "notebooks": NOTEBOOKS,
+    "math": MATH,
+    "json": JSON,
+  },
 )

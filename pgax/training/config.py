@@ -129,6 +129,31 @@ class SamplingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class ScoringConfig:
+  """Where completions are scored, and how much may go wrong there.
+
+  Attributes:
+    workers: number of processes that the reward function runs in; see `rewards.pool.Pool`.
+      0 runs it in the process that trains: what it raises ends the run, and what it hangs
+      on hangs.
+    deadline: seconds that a completion may take in a worker, which is then killed.
+    max_unscorable: fraction of a step's completions; the run stops when more of them could
+      not be scored. 1 never stops it.
+  """
+
+  workers: int = 0
+  deadline: float = 10.0
+  max_unscorable: float = 1.0
+
+  def __post_init__(self):
+    _at_least(self, 0, "workers")
+    if not 0 < self.deadline < math.inf:
+      raise ValueError(f"deadline is {self.deadline}; it must be positive, and finite")
+    if not 0 <= self.max_unscorable <= 1:
+      raise ValueError(f"max_unscorable is {self.max_unscorable}; it must be in [0, 1]")
+
+
+@dataclasses.dataclass(frozen=True)
 class MeshConfig:
   """How devices are laid out; see `training.mesh.make_mesh`.
 
@@ -152,6 +177,8 @@ class RunConfig:
     algorithm: the policy-gradient algorithm.
     model: shape of the decoder.
     sampling: how completions are drawn.
+    scoring: where the reward function runs. Rewards of steps are computed in the process
+      that trains, always.
     step_reward: rewards the steps of a completion, for algorithms that learn from steps;
       None for none.
     optimizer: of the policy.
@@ -183,6 +210,7 @@ class RunConfig:
   algorithm: Algorithm
   model: DecoderConfig = DecoderConfig()
   sampling: SamplingConfig = SamplingConfig()
+  scoring: ScoringConfig = ScoringConfig()
   step_reward: StepRewardFn | None = None
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()

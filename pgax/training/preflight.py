@@ -1,5 +1,6 @@
 """What can be found wrong with a run before anything is compiled."""
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,10 +16,12 @@ from pgax.data.prompts import CollateDemonstrations, CollatePrompts
 from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import param_shardings
+from pgax.rewards.pool import Job, Scorer
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import check_params
+from pgax.training.rollout import open_scorer
 from pgax.training.workdir import read_config
 from pgax.types import Example, Feedback, Rollout
 
@@ -28,7 +31,10 @@ _MANY_PROBLEMS = 200_000
 
 
 def check_run(
-  config: RunConfig, tokenizer: PreTrainedTokenizerFast, done: int | None = None
+  config: RunConfig,
+  tokenizer: PreTrainedTokenizerFast,
+  done: int | None = None,
+  scorer: Scorer | None = None,
 ) -> None:
   """Refuses a run that would fail later.
 
@@ -37,6 +43,7 @@ def check_run(
     tokenizer: of the model.
     done: number of steps that it has done, those of the warm start included; None for a
       run that is at its beginning.
+    scorer: applies the reward function; None to open one for the purpose.
 
   Raises:
     UserError: naming the setting, its value and what is allowed.
@@ -51,7 +58,12 @@ def check_run(
     param_shardings(Decoder(config.model), mesh)
     _check_algorithm(config)
     _check_lengths(config, demonstrations)
-    _check_rewards(config)
+    with (
+      contextlib.nullcontext(scorer)
+      if scorer
+      else open_scorer(config.reward, config.scoring) as opened
+    ):
+      _check_rewards(config, opened)
     _check_sources(config, mesh, done)
   except ValueError as error:
     raise UserError(str(error)) from error
@@ -167,20 +179,29 @@ def _trace(config: RunConfig, algorithm: Algorithm, steps: bool) -> None:
   jax.eval_shape(whole, rollout, feedback, floats)
 
 
-def _check_rewards(config: RunConfig) -> None:
+def _check_rewards(config: RunConfig, scorer: Scorer) -> None:
   """Tries the reward functions on the first problem and its solution."""
   example = config.task.train[0]
-  functions = {"reward": config.reward, "step_reward": config.step_reward}
-  for name, function in functions.items():
-    if function is None:
-      continue
+  job = Job(example.prompt, example.solution, example.ground_truth, example.metadata)
+
+  def refused(name: str, why: object) -> ValueError:
+    return ValueError(
+      f"{name} {getattr(config, name)!r} fails on the solution of the first problem, "
+      f"{example.prompt!r}: {why}"
+    )
+
+  try:
+    (outcome,) = scorer([job])
+  except Exception as error:
+    raise refused("reward", error) from error
+  # An empty solution may well have no score; that is no fault of the function's.
+  if outcome.reason not in ("", "nan"):
+    raise refused("reward", outcome.detail)
+  if config.step_reward is not None:
     try:
-      function(example.prompt, example.solution, example.ground_truth)
+      config.step_reward(*job)
     except Exception as error:
-      raise ValueError(
-        f"{name} {function!r} fails on the solution of the first problem, "
-        f"{example.prompt!r}: {error}"
-      ) from error
+      raise refused("step_reward", error) from error
 
 
 def _check_sources(config: RunConfig, mesh: Mesh, done: int | None) -> None:

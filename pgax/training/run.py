@@ -14,6 +14,7 @@ from pgax.data.prompts import CollateDemonstrations, CollatePrompts
 from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import batch_sharding
+from pgax.rewards.pool import Scorer
 from pgax.training.checkpoint import Checkpoints
 from pgax.training.collect import Collector
 from pgax.training.config import RunConfig
@@ -45,9 +46,16 @@ class Run:
     config: the run.
     tokenizer: of the model.
     workdir: folder of the run, open already (see `training.workdir`).
+    scorer: applies the reward function; open as long as the run is used.
   """
 
-  def __init__(self, config: RunConfig, tokenizer: PreTrainedTokenizerFast, workdir: Path):
+  def __init__(
+    self,
+    config: RunConfig,
+    tokenizer: PreTrainedTokenizerFast,
+    workdir: Path,
+    scorer: Scorer,
+  ):
     self.config, self.tokenizer = config, tokenizer
     self.mesh = make_mesh(config.mesh.fsdp, config.mesh.model)
     self.model = Decoder(config.model)
@@ -89,7 +97,10 @@ class Run:
       "warm_start": batches(train, demonstrations, warm.batch_size, 2 * config.seed),
       "reinforce": batches(train, self.collate, sampling.prompts, 2 * config.seed + 1),
     }
-    self.collector = Collector(config, self.sampler, lambda: self._next("reinforce"))
+    self.scorer = scorer
+    self.collector = Collector(
+      config, self.sampler, scorer, lambda: self._next("reinforce")
+    )
     self.checkpoints = Checkpoints(workdir, config.keep_checkpoints)
 
   def start(self) -> TrainState:
@@ -170,6 +181,4 @@ class Run:
     problems = [self.config.task.held_out[i] for i in range(count)]
     # As many at a time as a rollout has completions: the same memory.
     size = self.config.sampling.prompts * self.config.sampling.group
-    return evaluate(
-      self.sampler, state.params, problems, self.collate, self.config.reward, size
-    )
+    return evaluate(self.sampler, state.params, problems, self.collate, self.scorer, size)
