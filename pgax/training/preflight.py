@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -225,10 +226,11 @@ def _check_sources(config: RunConfig, mesh: Mesh, done: int | None) -> None:
 
 def _check_same_model(config: RunConfig, theirs: Mapping) -> None:
   """Settings that shapes do not tell of, such as the base of rotary wavelengths."""
-  if theirs.get("model", {}).get("path"):
-    return  # the shape is that directory's, and stands nowhere else
-  ours = dataclasses.asdict(config.model)
-  for name, value in theirs.get("model", {}).items():
+  model = dict(theirs.get("model", {}))
+  if model.pop("path", ""):
+    return  # its settings are that directory's, and stand nowhere else
+  ours = json.loads(json.dumps(dataclasses.asdict(config.model)))  # as a file has them
+  for name, value in model.items():
     if ours.get(name) != value:
       raise UserError(f"model.{name} is {value} there and {ours.get(name)} here")
 
