@@ -2,13 +2,14 @@
 
 import jax
 
-from pgax.types import PyTree
+from pgax.types import Array, PyTree
 
 
 def matrices(params: PyTree) -> PyTree:
   """Which parameters are matrices, and not scales, biases or the critic's head.
 
-  Shapes do not tell: parameters of all layers are stacked, and a bias has an axis of heads.
+  Shapes alone do not tell: parameters of all layers are stacked, and a bias has an axis of
+  heads.
 
   Args:
     params: of a `Decoder` or a `Critic`; arrays, or anything in their place.
@@ -17,9 +18,9 @@ def matrices(params: PyTree) -> PyTree:
     A pytree of bool, the structure of `params`.
   """
 
-  def is_matrix(path: tuple, _) -> bool:
+  def is_matrix(path: tuple, x: Array) -> bool:
     name = str(path[-1].key)
-    return not (name in ("scale", "head") or name.endswith("bias"))
+    return x.ndim > 1 and name != "scale" and not name.endswith("bias")
 
   return jax.tree_util.tree_map_with_path(is_matrix, params)
 
