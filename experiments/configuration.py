@@ -220,7 +220,7 @@ def from_json(saved: Mapping[str, Any]) -> ConfigDict:
   try:
     values = {name: _resolved(value) for name, value in saved.items()}
     for name in _FUNCTIONS:
-      if isinstance(saved[name], str):
+      if isinstance(saved.get(name), str):
         values[name] = pkgutil.resolve_name(saved[name])
     for name in ("task", "algorithm"):
       if _FUNCTION not in saved[name]:

@@ -75,7 +75,11 @@ def exact_number(answer: str) -> Fraction | None:
     The number, or None if the answer is something else.
   """
   text = clean(answer).replace("\\$", "").replace("\\!", "").replace("$", "")
-  text = "".join(text.split())
+  # White space stands between groups of three digits, and around signs; elsewhere it parts
+  # two numbers: `1 1/2` is neither 11/2 nor 12.
+  text = re.sub(r"\s*([-+/{}])\s*", r"\1", text.strip())
+  if re.fullmatch(r"[-+]?\d{1,3}(?:\s\d{3})+(?:\.\d*)?", text):
+    text = "".join(text.split())
   if len(text) > _MAX_DIGITS:
     return None
   if match := _FRACTION.fullmatch(text):

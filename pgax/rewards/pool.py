@@ -212,9 +212,12 @@ class _Worker:
 
   def __init__(self, control: socket.socket):
     ours, theirs = socket.socketpair()
-    with theirs:
-      socket.send_fds(control, [REQUEST.pack(FORK, 0)], [theirs.fileno()])
-    answer = control.recv(ANSWER.size, socket.MSG_WAITALL)
+    try:
+      with theirs:
+        socket.send_fds(control, [REQUEST.pack(FORK, 0)], [theirs.fileno()])
+      answer = control.recv(ANSWER.size, socket.MSG_WAITALL)
+    except OSError:  # nobody reads
+      answer = b""
     if len(answer) < ANSWER.size:
       ours.close()
       raise RuntimeError("the server of the pool's workers has died")
@@ -228,7 +231,8 @@ class _Worker:
     self.job, self.due = index, due
     # If it has died, its silence is found to be the end of the connection.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-      self.connection.send((job.prompt, job.completion, job.ground_truth, job.metadata))
+      texts = (job.prompt, job.completion, job.ground_truth)
+      self.connection.send((*texts, dict(job.metadata)))
 
   def outcome(self, deadline: float) -> Outcome | None:
     """What came of its job; None while nothing did."""

@@ -94,7 +94,9 @@ def export_policy(
   """
   shutil.rmtree(folder, ignore_errors=True)
   source = Path(config.model_path)
-  hf.save(folder, config.model, params, tokenizer, source, hf.saved_dtype(source))
+  dtype = hf.saved_dtype(source)
+  dtype = dtype if dtype in hf.DTYPES else "float32"
+  hf.save(folder, config.model, params, tokenizer, source, dtype)
 
 
 def load_params(model: Decoder, mesh: Mesh, workdir: Path) -> tuple[PyTree, int]:

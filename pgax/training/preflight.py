@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -17,11 +17,12 @@ from pgax.data.prompts import CollateDemonstrations, CollatePrompts
 from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import param_shardings
+from pgax.rewards.code.sandbox import Limits
 from pgax.rewards.pool import Job, Scorer
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
-from pgax.training.policy import check_params
+from pgax.training.policy import check_params, end_ids
 from pgax.training.rollout import open_scorer
 from pgax.training.workdir import read_config
 from pgax.types import Example, Feedback, Rollout
@@ -59,6 +60,7 @@ def check_run(
     param_shardings(Decoder(config.model), mesh)
     _check_algorithm(config)
     _check_lengths(config, demonstrations)
+    _check_deadline(config)
     with (
       contextlib.nullcontext(scorer)
       if scorer
@@ -71,11 +73,16 @@ def check_run(
 
 
 def _check_vocabulary(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
-  size = len(tokenizer)
-  if config.model.vocab_size < size:
+  size, ends = config.model.vocab_size, end_ids(config, tokenizer)
+  if not ends:
+    raise ValueError("neither the tokenizer nor the model names a token that ends a text")
+  # A checkpoint's tokenizer may have more tokens than its model, which no text makes use
+  # of (Gemma 3 has one for images): there it is the tokens of the problems that count.
+  largest = max(ends) if config.model_path else len(tokenizer) - 1
+  if largest >= size:
     raise ValueError(
-      f"model.vocab_size is {config.model.vocab_size}; the tokenizer has {size} tokens, "
-      "and the model needs at least as many"
+      f"model.vocab_size is {size}; the tokenizer has {len(tokenizer)} tokens, and the "
+      f"model needs at least {largest + 1}"
     )
 
 
@@ -205,6 +212,28 @@ def _check_rewards(config: RunConfig, scorer: Scorer) -> None:
       raise refused("step_reward", error) from error
 
 
+def _check_deadline(config: RunConfig) -> None:
+  """A sandbox that ends by its own limit cleans up; the pool's deadline only kills."""
+  deadline = config.scoring.deadline
+  for limits in _limits(config.reward):
+    if config.scoring.workers and limits.seconds >= deadline:
+      raise ValueError(
+        f"scoring.deadline is {deadline} and the reward's limits.seconds is "
+        f"{limits.seconds}; the deadline must be longer"
+      )
+
+
+def _limits(value: object) -> Iterator[Limits]:
+  """The limits of every sandbox in a reward function."""
+  if isinstance(value, Limits):
+    yield value
+  elif dataclasses.is_dataclass(value):
+    yield from _limits(tuple(vars(value).values()))
+  elif isinstance(value, tuple):
+    for item in value:
+      yield from _limits(item)
+
+
 def _check_sources(config: RunConfig, mesh: Mesh, done: int | None) -> None:
   """The folders of other runs whose policies this one is still to start from."""
   if done is None and config.model_path:
@@ -227,8 +256,13 @@ def _check_sources(config: RunConfig, mesh: Mesh, done: int | None) -> None:
 def _check_same_model(config: RunConfig, theirs: Mapping) -> None:
   """Settings that shapes do not tell of, such as the base of rotary wavelengths."""
   model = dict(theirs.get("model", {}))
-  if model.pop("path", ""):
-    return  # its settings are that directory's, and stand nowhere else
+  if path := model.pop("path", ""):
+    # Its settings are that directory's, and its tokenizer is another one than ours.
+    if path == config.model_path:
+      return
+    raise UserError(
+      f"its policy is one of model.path {path!r}; give its folder 'export' as model.path"
+    )
   ours = json.loads(json.dumps(dataclasses.asdict(config.model)))  # as a file has them
   for name, value in model.items():
     if ours.get(name) != value:
@@ -236,12 +270,18 @@ def _check_same_model(config: RunConfig, theirs: Mapping) -> None:
 
 
 def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> None:
+  def check(ids: Sequence[int]) -> None:
+    if max(ids) >= config.model.vocab_size:
+      raise ValueError(
+        f"a problem has token {max(ids)}; model.vocab_size is {config.model.vocab_size}"
+      )
+
   for examples in (config.task.train, config.task.held_out):
     for index in _checked(examples):
-      demonstrations.prompts.ids(examples[index])
+      check(demonstrations.prompts.ids(examples[index]))
   if config.warm_start.steps:
     for index in _checked(config.task.train):
-      demonstrations.ids(config.task.train[index])
+      check(demonstrations.ids(config.task.train[index]))
 
 
 def _checked(examples: Sequence[Example]) -> range:

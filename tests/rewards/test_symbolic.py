@@ -181,3 +181,18 @@ def test_r1_zero(text, format_reward, reward):
     "answer_reward": reward,
     "accuracy": reward,
   }
+
+
+@pytest.mark.parametrize(
+  ("text", "number"),
+  [
+    ("1 234 567", 1234567),
+    ("- 3", -3),
+    ("2 / 4", Fraction(1, 2)),
+    ("1 1/2", None),
+    ("1 2", None),
+    ("12 34", None),
+  ],
+)
+def test_white_space_parts_numbers_but_for_groups_of_three(text, number):
+  assert exact_number(text) == number

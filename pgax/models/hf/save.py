@@ -21,7 +21,7 @@ from pgax.models.hf.names import Tensor, tensors
 from pgax.types import PyTree
 
 _SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
-_DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16")
 _POSITIONS = 32_768  # for a configuration without a source; the decoder knows no limit
 
 
@@ -58,8 +58,8 @@ def save(
   path = Path(path)
   if path.exists() and not (path.is_dir() and not any(path.iterdir())):
     raise ValueError(f"{path} is there and is not an empty directory; give another")
-  if dtype not in _DTYPES:
-    raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(_DTYPES)}")
+  if dtype not in DTYPES:
+    raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
   if max_file_bytes < 1:
     raise ValueError(f"max_file_bytes is {max_file_bytes}; it must be at least 1")
   raw = _config(config, tokenizer, source, dtype)

@@ -8,6 +8,7 @@ candidate sees neither the 3 nor the verdict, and can write neither.
 import ast
 import builtins
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -179,6 +180,14 @@ def _names(tree: ast.AST) -> tuple[set[str], set[str]]:
   return used - modules, modules
 
 
+def _imports(tree: ast.AST) -> set[str]:
+  """Top-level modules that a test imports."""
+  nodes = list(ast.walk(tree))
+  found = {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
+  found |= {n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module}
+  return {name.partition(".")[0] for name in found}
+
+
 def judge(tests: list[str], requests: int, responses: int, verdicts: int) -> None:
   """Runs tests one by one, and says of each how it went.
 
@@ -199,6 +208,11 @@ def judge(tests: list[str], requests: int, responses: int, verdicts: int) -> Non
   except (SyntaxError, ValueError) as error:
     tell(unsupported=f"a test is not valid Python: {error}")
     return
+  imported = {name for program in programs for name in _imports(program)}
+  for name in sorted(imported):
+    if importlib.util.find_spec(name) is None:
+      tell(unsupported=f"a test imports {name}, which is not there in the sandbox")
+      return
   try:
     names = candidate.exchange({"op": "load"}).get("names")
     names = set(names) if isinstance(names, list) else set()

@@ -112,9 +112,10 @@ class Report:
     )
     if not self.processes:
       lines.append(
-        "code that attacks the process that scores it could stop it, outlive it, or forge "
-        "its verdict"
+        "code that attacks the process that scores it could stop it, or forge its verdict"
       )
+    if self.level == "limits":
+      lines.append("a process that leaves its session outlives its scoring")
     return "; ".join(lines)
 
 

@@ -50,7 +50,8 @@ def test_limits_alone_are_said_to_be_little():
   report = isolation_report("limits")
   assert report.memory and report.file_size
   assert not report.network and "NOT isolated: network" in str(report)
-  assert report.processes or "could stop it, outlive it, or forge" in str(report)
+  assert report.processes or "could stop it, or forge" in str(report)
+  assert "outlives its scoring" in str(report)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +102,8 @@ def f(x): return "expected"
 
 
 def test_a_fork_bomb_stays_small_and_leaves_nothing(level):
-  report = isolation_report(level)
-  if not report.process_count or not report.processes:
-    assert "process" in str(report).partition("NOT isolated")[2]
+  if level == "limits":
+    assert "outlives its scoring" in str(isolation_report(level))
     return
   mark = uuid.uuid4().hex
   code = BOMB.format(mark=mark)
@@ -115,11 +115,9 @@ def test_a_fork_bomb_stays_small_and_leaves_nothing(level):
 
 
 def test_the_limit_on_processes_is_that_of_the_limits(level):
-  report = isolation_report(level)
-  if not report.process_count:
-    assert os.geteuid() == 0  # who is exempt, unless it becomes another user
-    assert "process_count" in str(report).partition("NOT isolated")[2]
+  if level == "limits":  # root is exempt, and of a user all other processes count too
     return
+  assert isolation_report(level).process_count
   code = "import os, time\nn = 0\ntry:\n  while n < 50:\n    if not os.fork():\n"
   code += "      time.sleep(1); os._exit(0)\n    n += 1\nexcept OSError: pass\n"
   code += "def f(x): return n"
@@ -179,7 +177,8 @@ def test_files_of_the_parent_can_not_be_read(level, tmp_path):
   file = tmp_path / "secret"
   file.write_text("expected")
   code = f"def f(x): return open({str(file)!r}).read()"
-  assert (score(code, level) == 0.0) == isolation_report(level).reading
+  # Where reading is not isolated, the folder's own mode may still keep it from this one.
+  assert score(code, level) == 0.0 or not isolation_report(level).reading
   here = f"import os\ndef f(x): return os.path.exists({__file__!r})"
   if isolation_report(level).reading:
     assert score(here, level, "assert f(2) is False") == 1.0
@@ -318,8 +317,7 @@ def test_what_judges_is_not_the_candidates(code, test, level):
 
 
 def test_no_process_is_left(level):
-  if not isolation_report(level).processes:
-    assert level == "limits"  # a process that leaves its session outlives it: not tried
+  if level == "limits":  # a process that leaves its session outlives it: not tried
     return
   mark = uuid.uuid4().hex
   code = "import os, time\nif not os.fork():\n  os.setsid()\n  if not os.fork():\n"

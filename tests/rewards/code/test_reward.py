@@ -155,8 +155,8 @@ def test_bad_settings():
 
 
 def test_in_a_pool():
-  code = Code(Limits(seconds=0.7))
-  with Pool(code, workers=2, deadline=5.0) as pool:
+  code = Code(Limits(seconds=2.5))
+  with Pool(code, workers=2, deadline=20.0) as pool:
     texts = ["def f(): return 1", "while True: pass", "import os; os._exit(0)", "1"]
     found = pool([Job("", text, "assert f() == 1", {}) for text in texts])
   assert [x.scores["reward"] for x in found] == [1.0, 0.0, 0.0, 0.0]
@@ -197,3 +197,10 @@ def test_plain_data_comes_back(value):
 def test_what_is_no_plain_data_is_refused(value):
   with pytest.raises(ChannelError):
     decode(value, refuse)
+
+
+def test_a_test_that_imports_what_is_not_there_is_at_fault():
+  with pytest.raises(ValueError, match="imports numpy, which is not there"):
+    Code(Limits(seconds=5))(
+      "", "def f(): return 1", "", {"tests": "import numpy\nassert f()"}
+    )
