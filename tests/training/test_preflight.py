@@ -180,12 +180,10 @@ def test_a_deadline_is_longer_than_a_sandboxs_limit():
 
 
 def test_a_checkpoints_tokenizer_may_have_more_tokens_than_its_model(tmp_path):
-  few = dataclasses.replace(tiny.CONFIG, vocab_size=200)
+  few = dataclasses.replace(tiny.CONFIG, vocab_size=20)
   (tmp_path / "config.json").write_text('{"eos_token_id": 2}')
   config = tiny.run_config(model=few, model_path=str(tmp_path))
-  with pytest.raises(
-    UserError, match=r"problem has token \d+; model.vocab_size is 200|safet"
-  ):
+  with pytest.raises(UserError, match=r"has token \d+; model.vocab_size is 20"):
     check(config)
 
 
