@@ -4,7 +4,16 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-TEST = ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.6"]
+TEST = [
+  "pytest>=8",
+  "pytest-xdist>=3.5",
+  "hypothesis>=6.100",
+  "ruff>=0.6",
+  "torch==2.13.0",  # for transformers' models, which ours are compared with
+]
+# Extras that one kind of reward needs and the others do not.
+MATH = ["math-verify>=0.8,<0.10"]
+JSON = ["jsonschema>=4.18,<5"]
 NOTEBOOKS = [
   "ipykernel>=6",
   "ipywidgets>=8",
@@ -29,10 +38,12 @@ setup(
     "grain>=0.2.12,<0.3",
     "jax>=0.10,<0.12",
     "matplotlib>=3.9,<4",
+    "ml_dtypes>=0.5,<1",
     "ml_collections>=1.0,<2",
     "numpy>=2.0,<3",
     "optax>=0.2.6,<0.3",
     "orbax-checkpoint>=0.11.20,<0.13",
+    "safetensors>=0.5,<1",
     "tensorboardX>=2.6,<3",
     "tensorflow-datasets>=4.9.8,<5",  # for its data sources, without TensorFlow
     "tokenizers>=0.22,<1",
@@ -40,5 +51,10 @@ setup(
     "transformers>=5.0,<6",
   ],
   # The tests execute the notebooks, so they need what notebooks need.
-  extras_require={"test": TEST + NOTEBOOKS, "notebooks": NOTEBOOKS},
+  extras_require={
+    "test": TEST + NOTEBOOKS + MATH + JSON,
+    "notebooks": NOTEBOOKS,
+    "math": MATH,
+    "json": JSON,
+  },
 )

@@ -2,7 +2,8 @@
 
 A part of a config that is made by a function, such as the algorithm or the task, is an
 *entry*: the function itself under the name `function`, and its arguments beside it. No
-name is looked up in a registry, and every argument can be set on the command line.
+name is looked up in a registry, and every argument can be set on the command line. A
+reward is a function as it is, or an entry that makes one, and entries may stand in entries.
 """
 
 import dataclasses
@@ -17,11 +18,15 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from pgax.data import Task
+from pgax.models import DecoderConfig, hf
 from pgax.training import RunConfig, UserError
 from pgax.training.workdir import read_config
 from pgax.types import Example
 
 _FUNCTION = "function"
+_CALLABLE = "callable"
+# Settings that are a function as it is.
+_FUNCTIONS = ("reward", "step_reward")
 
 
 def entry(function: Callable, **arguments: Any) -> ConfigDict:
@@ -46,19 +51,21 @@ def entry(function: Callable, **arguments: Any) -> ConfigDict:
       allowed = typing.get_args(signature.parameters[name].annotation)
       (kind,) = [x for x in allowed if x is not types.NoneType]
       value = config_dict.placeholder(kind)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+      value = entry(type(value), **vars(value))  # so that its fields can be set too
     config[name] = value
   return config
 
 
 def run_config(
-  name: str, task: ConfigDict, reward: Callable, algorithm: ConfigDict
+  name: str, task: ConfigDict, reward: Callable | ConfigDict, algorithm: ConfigDict
 ) -> ConfigDict:
   """The config of a run with default settings.
 
   Args:
     name: of the run.
     task: entry of the task.
-    reward: the reward function.
+    reward: the reward function, or the entry of one, such as `entry(rewards.Math)`.
     algorithm: entry of the algorithm.
 
   Returns:
@@ -68,10 +75,13 @@ def run_config(
   config.task, config.reward, config.algorithm = task, reward, algorithm
   for field in dataclasses.fields(RunConfig):
     if field.default is not dataclasses.MISSING:
+      if field.name == "model_path":
+        continue  # it is `model.path` here, beside what it stands for
       plain = field.default
       if dataclasses.is_dataclass(plain):
         plain = ConfigDict(dataclasses.asdict(plain))
       config[field.name] = plain
+  config.model.path = ""
   return config
 
 
@@ -94,12 +104,8 @@ def freeze(config: ConfigDict, with_task: bool = True) -> RunConfig:
   """
   try:
     plain = config.to_dict() | ({} if with_task else {"task": _NO_TASK})
-    values = {
-      name: _call(value, name)
-      if isinstance(value, Mapping) and _FUNCTION in value
-      else value
-      for name, value in plain.items()
-    }
+    values = {name: _made(value, name) for name, value in plain.items()}
+    values["model"], values["model_path"] = _model(values.get("model", {}))
     return _build(RunConfig, values, "config")
   except OSError as error:
     raise UserError(f"{error.filename} can't be read: {error.strerror}") from None
@@ -107,11 +113,38 @@ def freeze(config: ConfigDict, with_task: bool = True) -> RunConfig:
     raise UserError(str(error)) from None
 
 
-def _call(values: Mapping[str, Any], where: str) -> Any:
-  arguments = dict(values)
+def _made(value: Any, where: str) -> Any:
+  """A value of a config with every entry in it, however deep, replaced by what it makes."""
+  if not isinstance(value, Mapping):
+    return value
+  arguments = {name: _made(item, f"{where}.{name}") for name, item in value.items()}
+  if _FUNCTION not in arguments:
+    return arguments
   function = arguments.pop(_FUNCTION)
   _check_names(arguments, inspect.signature(function).parameters, f"config.{where}")
   return function(**arguments)
+
+
+def _model(values: Mapping[str, Any]) -> tuple[Mapping[str, Any] | DecoderConfig, str]:
+  """The decoder's settings, and the directory that they and the weights are read from.
+
+  With a directory only what no file says can be set: how to compute.
+  """
+  settings = dict(values)
+  path = settings.pop("path", "")
+  if not path:
+    return settings, ""
+  default = dataclasses.asdict(DecoderConfig())
+  free = {name: settings.pop(name) for name in ("dtype", "remat") if name in settings}
+  for name, value in settings.items():
+    value = tuple(value) if isinstance(value, list) else value
+    if name in default and value != default[name]:
+      raise UserError(
+        f"config.model.{name} is {value!r} and config.model.path is {path!r}; the "
+        "directory decides it. Beside a path only dtype and remat can be set"
+      )
+  _check_names(settings, default, "config.model")
+  return dataclasses.replace(hf.load_config(Path(path)), **free), path
 
 
 def _build(cls: type, values: Mapping[str, Any], where: str) -> Any:
@@ -127,7 +160,7 @@ def _build(cls: type, values: Mapping[str, Any], where: str) -> Any:
   built = {}
   for name, value in values.items():
     default = fields[name].default
-    if dataclasses.is_dataclass(default):
+    if dataclasses.is_dataclass(default) and isinstance(value, Mapping):
       value = _build(type(default), value, f"{where}.{name}")
     built[name] = value
   return cls(**built)
@@ -161,16 +194,21 @@ def saved_run(workdir: Path, with_task: bool = True) -> RunConfig:
 
 
 def to_json(config: ConfigDict) -> dict[str, Any]:
-  """A config as JSON values; a function is written as `module:name`."""
+  """A config as JSON values; a function is written as `{"callable": "module:name"}`.
 
-  def plain(value: Any) -> Any:
+  Where only a function can stand, that is as the reward or as what an entry calls, it is
+  written as `module:name` alone.
+  """
+
+  def plain(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
-      return {key: plain(item) for key, item in value.items()}
+      return {key: plain(item, key) for key, item in value.items()}
     if callable(value):
-      return f"{value.__module__}:{value.__qualname__}"
-    return value
+      path = f"{value.__module__}:{value.__qualname__}"
+      return path if name in (_FUNCTION, *_FUNCTIONS) else {_CALLABLE: path}
+    return list(value) if isinstance(value, tuple) else value  # as JSON reads it back
 
-  return plain(config.to_dict())
+  return plain(config.to_dict(), "")
 
 
 def from_json(saved: Mapping[str, Any]) -> ConfigDict:
@@ -180,13 +218,25 @@ def from_json(saved: Mapping[str, Any]) -> ConfigDict:
     UserError: if a function that it names is not there.
   """
   try:
-    values = dict(saved)
-    for name in ("reward", "step_reward"):
-      if values[name] is not None:
-        values[name] = pkgutil.resolve_name(values[name])
+    values = {name: _resolved(value) for name, value in saved.items()}
+    for name in _FUNCTIONS:
+      if isinstance(saved.get(name), str):
+        values[name] = pkgutil.resolve_name(saved[name])
     for name in ("task", "algorithm"):
-      function = pkgutil.resolve_name(saved[name][_FUNCTION])
-      values[name] = saved[name] | {_FUNCTION: function}
+      if _FUNCTION not in saved[name]:
+        raise KeyError(f"{name}.{_FUNCTION}")
   except (KeyError, TypeError, AttributeError, ImportError, ValueError) as error:
     raise UserError(f"the saved configuration can't be used: {error}") from None
   return ConfigDict(values)
+
+
+def _resolved(value: Any) -> Any:
+  """A saved value with the functions that it names."""
+  if not isinstance(value, Mapping):
+    return value
+  if _CALLABLE in value:
+    return pkgutil.resolve_name(value[_CALLABLE])
+  found = {name: _resolved(item) for name, item in value.items()}
+  if _FUNCTION in value:
+    found[_FUNCTION] = pkgutil.resolve_name(value[_FUNCTION])
+  return found

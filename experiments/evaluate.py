@@ -16,6 +16,7 @@ from pgax.data import CollatePrompts
 from pgax.training import UserError
 from pgax.training.evaluation import evaluate
 from pgax.training.policy import load_policy
+from pgax.training.rollout import open_scorer
 
 _CONFIG = program.define_config(None)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
@@ -38,14 +39,15 @@ def main() -> int:
   problems = run.task.train if _SPLIT.value == "train" else run.task.held_out
   count = min(_PROBLEMS.value or len(problems), len(problems))
   try:
-    found = evaluate(
-      policy.sampler(run.sampling.max_tokens),
-      policy.params,
-      [problems[i] for i in range(count)],
-      CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens),
-      run.reward,
-      _BATCH.value,
-    )
+    with open_scorer(run.reward, run.scoring) as scorer:
+      found = evaluate(
+        policy.sampler(run.sampling.max_tokens),
+        policy.params,
+        [problems[i] for i in range(count)],
+        CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens),
+        scorer,
+        _BATCH.value,
+      )
   except ValueError as error:  # such as a prompt over the limit
     raise UserError(str(error)) from error
   print(

@@ -6,6 +6,7 @@ convention, so a reduction over a group is a reduction over the last axis of `[N
 """
 
 import dataclasses
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +15,8 @@ import jax
 
 Array = jax.Array
 PyTree = Any
+# What a reward function is told of a problem of which nothing else is known.
+NO_METADATA: Mapping[str, Any] = types.MappingProxyType({})
 
 
 @flax.struct.dataclass
@@ -150,11 +153,14 @@ class Example:
     prompt: what the policy is given.
     ground_truth: what the reward function compares with.
     solution: a worked solution, the target of supervised training; may be empty.
+    metadata: what else is known of the problem, such as its tests or its difficulty; the
+      reward function sees it, the policy does not.
   """
 
   prompt: str
   ground_truth: str
   solution: str = ""
+  metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
 
 
 class AdvantageFn(Protocol):
@@ -222,20 +228,21 @@ class StepReward(NamedTuple):
 
 
 class StepRewardFn(Protocol):
-  """Prompt, completion text and ground truth to the rewards of the completion's steps."""
+  """What a `RewardFn` is given, to the rewards of the completion's steps."""
 
   def __call__(
-    self, prompt: str, completion: str, ground_truth: str
+    self, prompt: str, completion: str, ground_truth: str, metadata: Mapping[str, Any]
   ) -> Sequence[StepReward]: ...
 
 
 class RewardFn(Protocol):
-  """Prompt, completion text and ground truth to named scores, `reward` among them.
+  """Prompt, completion, ground truth and metadata to named scores, `reward` among them.
 
+  The scores beside `reward` are its parts, logged apart as `reward/NAME`.
   A completion that cannot be scored has a `reward` of nan: it then takes no part in the
   statistics of its group, which is not the same as a reward of 0.
   """
 
   def __call__(
-    self, prompt: str, completion: str, ground_truth: str
+    self, prompt: str, completion: str, ground_truth: str, metadata: Mapping[str, Any]
   ) -> Mapping[str, float]: ...

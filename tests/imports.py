@@ -8,7 +8,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 OURS = ("pgax", "experiments", "tests")
 # Import name -> name in the package index, where they differ.
-DISTRIBUTIONS = {"absl": "absl-py", "orbax": "orbax-checkpoint"}
+DISTRIBUTIONS = {
+  "absl": "absl-py",
+  "math_verify": "math-verify",
+  "orbax": "orbax-checkpoint",
+}
 STANDARD = frozenset(__import__("sys").stdlib_module_names)
 
 

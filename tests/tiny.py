@@ -10,6 +10,7 @@ import optax
 from pgax import algorithms
 from pgax.data import addition
 from pgax.models import Decoder, DecoderConfig
+from pgax.models.parameters import matrices
 from pgax.models.partitioning import init_params
 from pgax.training import (
   OptimizerConfig,
@@ -38,7 +39,9 @@ MODEL = Decoder(CONFIG)
 def params(seed: int = 0):
   """Parameters of the tiny model, a little livelier than at initialisation."""
   fresh = init_params(MODEL, jax.random.key(seed))
-  return jax.tree.map(lambda x: x * 1.5 if x.ndim > 1 else x, fresh)
+  return jax.tree.map(
+    lambda x, is_matrix: x * 1.5 if is_matrix else x, fresh, matrices(fresh)
+  )
 
 
 def prompts(lengths=(3, 5, 2, 4), width: int = 5):
@@ -87,9 +90,9 @@ def state(algorithm, optimizer=None, seed: int = 0):
   return init_state(learner(algorithm, optimizer), make_mesh(), seed)
 
 
-def any_reward(prompt: str, completion: str, ground_truth: str) -> dict[str, float]:
+def any_reward(prompt, completion, ground_truth, metadata) -> dict[str, float]:
   """A reward that an untrained model gets now and then: a bit of its text."""
-  del prompt, ground_truth
+  del prompt, ground_truth, metadata
   return {"reward": float(sum(map(ord, completion)) % 2)}
 
 

@@ -1,63 +1,86 @@
-"""Grouped-query attention with rotary positions, over a shared prefix and a suffix."""
+"""Grouped-query attention over a shared prefix, a cached suffix and the tokens read."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from pgax.models.cache import Segment, write
+from pgax.models.cache import NEVER
 from pgax.models.config import DecoderConfig
+from pgax.models.layers import RMSNorm, zeros
+from pgax.models.rope import rotate
 from pgax.types import Array
 
 _HIDDEN = -1e30  # finite, so that a query that sees nothing gives a mean and not nan
 
-
-def rotate(x: Array, positions: Array, theta: float) -> Array:
-  """Rotary position embedding: turns pairs of features by position-dependent angles.
-
-  Feature `i` of the first half and of the second half turn together by
-  `position * theta**(-2 i / D)`. Source: RoFormer, arXiv 2104.09864.
-
-  Args:
-    x: `[N, G, L, H, D]` queries or keys.
-    positions: `[N, G, L]` int.
-    theta: base of the wavelengths.
-
-  Returns:
-    `[N, G, L, H, D]`, the dtype of `x`.
-  """
-  half = x.shape[-1] // 2
-  frequency = theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
-  angle = positions[..., None, None].astype(jnp.float32) * frequency
-  sin, cos = jnp.sin(angle), jnp.cos(angle)
-  first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-  turned = [first * cos - second * sin, second * cos + first * sin]
-  return jnp.concatenate(turned, axis=-1).astype(x.dtype)
+# One layer's keys and values `[N, G, S, K, D]` (G is 1 where the group shares them), and
+# their positions `[N, G, S]`.
+Memory = tuple[Array, Array, Array]
 
 
-def _scores(queries: Array, keys: Array, query_pos: Array, key_pos: Array) -> Array:
-  """Scaled scores `[N, G, K, R, L, S]` of queries `[N, G, L, K, R, D]`, float32."""
-  if keys.shape[1] == 1:  # one prefix for the whole group
-    scores = jnp.einsum("nglkrd,nskd->ngkrls", queries, keys[:, 0])
-  else:
-    scores = jnp.einsum("nglkrd,ngskd->ngkrls", queries, keys)
-  visible = key_pos[:, :, None, :] <= query_pos[..., None]
-  scale = queries.shape[-1] ** -0.5
-  return jnp.where(visible[:, :, None, None], scores.astype(jnp.float32) * scale, _HIDDEN)
+def _scores(queries: Array, keys: Array) -> Array:
+  """Scores `[N, G, K, R, L, S]` of queries `[N, G, L, K, R, D]`, float32."""
+  shared = keys.shape[1] == 1
+  formula = "nglkrd,nskd->ngkrls" if shared else "nglkrd,ngskd->ngkrls"
+  keys = keys[:, 0] if shared else keys
+  return jnp.einsum(formula, queries, keys, preferred_element_type=jnp.float32)
 
 
 def _mix(probs: Array, values: Array) -> Array:
-  """Values `[N, G, S, K, D]` mixed by probabilities, to `[N, G, L, K, R, D]`."""
-  probs = probs.astype(values.dtype)
-  if values.shape[1] == 1:
-    return jnp.einsum("ngkrls,nskd->nglkrd", probs, values[:, 0])
-  return jnp.einsum("ngkrls,ngskd->nglkrd", probs, values)
+  """Values mixed by float32 probabilities `[N, G, K, R, L, S]`, `[N, G, L, K, R, D]`."""
+  shared = values.shape[1] == 1
+  formula = "ngkrls,nskd->nglkrd" if shared else "ngkrls,ngskd->nglkrd"
+  probs, values = probs.astype(values.dtype), values[:, 0] if shared else values
+  return jnp.einsum(formula, probs, values, preferred_element_type=jnp.float32)
+
+
+def _visible(c: DecoderConfig, positions: Array, keys_at: Array, slides: Array) -> Array:
+  """Whether a key is seen, `[N, G, L, S]` (or `[N, 1, L, S]`), by positions alone."""
+  positions, keys_at = positions[..., None], keys_at[:, :, None]
+  visible = keys_at <= positions
+  if not c.sliding_window:
+    return visible
+  window = jnp.where(slides, c.sliding_window, NEVER + 1)  # no real token is as far away
+  return visible & (positions - keys_at < window)
+
+
+def attend(
+  c: DecoderConfig,
+  queries: Array,
+  positions: Array,
+  slides: Array,
+  parts: tuple[Memory, ...],
+) -> Array:
+  """One exact softmax over all parts of the memory.
+
+  Args:
+    c: the decoder's configuration.
+    queries: `[N, G, L, K, R, D]`, `R` queries for each key head.
+    positions: `[N, G, L]` int32.
+    slides: bool scalar, whether only the window is seen.
+    parts: what can be seen.
+
+  Returns:
+    Mixed values `[N, G, L, K, R, D]`, float32.
+  """
+  scores = []
+  for keys, _, keys_at in parts:
+    score = _scores(queries, keys) * (c.query_scalar or c.head_dim) ** -0.5
+    if c.attention_softcap:
+      score = jnp.tanh(score / c.attention_softcap) * c.attention_softcap
+    visible = _visible(c, positions, keys_at, slides)[:, :, None, None]
+    scores.append(jnp.where(visible, score, _HIDDEN))
+  probs = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
+  ends = np.cumsum([score.shape[-1] for score in scores])[:-1]
+  split = jnp.split(probs, ends, axis=-1)
+  return sum(_mix(p, values) for p, (_, values, _) in zip(split, parts, strict=True))
 
 
 class Attention(nn.Module):
   """Grouped-query attention (arXiv 2305.13245).
 
-  One softmax spans prefix and suffix, so sharing a prompt among its completions is
-  exact, and the prompt's keys and values stand in memory once.
+  One softmax spans prefix, suffix and the tokens read now, so sharing a prompt among its
+  completions is exact, and the prompt's keys and values stand in memory once.
   """
 
   config: DecoderConfig
@@ -78,46 +101,54 @@ class Attention(nn.Module):
     self.value = self.param("value", part(init, ("embed", "kv_heads", "head")), kv_shape)
     out_shape = (c.num_heads, c.head_dim, c.embed_dim)
     self.out = self.param("out", part(out, ("heads", "head", "embed")), out_shape)
+    if c.qkv_bias:
+      heads, kv_heads = part(zeros, ("heads", "head")), part(zeros, ("kv_heads", "head"))
+      self.query_bias = self.param("query_bias", heads, q_shape[1:])
+      self.key_bias = self.param("key_bias", kv_heads, kv_shape[1:])
+      self.value_bias = self.param("value_bias", kv_heads, kv_shape[1:])
+    if c.out_bias:
+      self.out_bias = self.param("out_bias", part(zeros, ("embed",)), (c.embed_dim,))
+    if c.qk_norm:
+      self.query_norm, self.key_norm = RMSNorm(c), RMSNorm(c)
+
+  def _project(self, x: Array) -> tuple[Array, Array, Array]:
+    """Queries `[N, G, L, H, D]`, keys and values `[N, G, L, K, D]`."""
+    weights = (self.query, self.key, self.value)
+    heads = [jnp.einsum("ngle,ehd->nglhd", x, w.astype(x.dtype)) for w in weights]
+    if self.config.qkv_bias:
+      biases = (self.query_bias, self.key_bias, self.value_bias)
+      heads = [h + b.astype(x.dtype) for h, b in zip(heads, biases, strict=True)]
+    if self.config.qk_norm:
+      heads[:2] = self.query_norm(heads[0]), self.key_norm(heads[1])
+    return tuple(heads)
 
   def __call__(
-    self,
-    x: Array,
-    positions: Array,
-    layer: int,
-    prefix: Segment | None,
-    suffix: Segment,
-    index: Array,
+    self, x: Array, positions: Array, turn: Array, slides: Array, memory: tuple[Memory, ...]
   ) -> tuple[Array, Array, Array]:
-    """Reads `x`, writes its keys and values into the suffix, and attends to what is seen.
+    """Reads `x`, and attends to it and to what the memory holds.
 
     Args:
       x: `[N, G, L, E]`.
       positions: `[N, G, L]` int32.
-      layer: which layer's keys and values these are.
-      prefix: `[N, 1, P, ...]`, or None.
-      suffix: `[N, G, S, ...]`, its positions already those after this call.
-      index: int32 scalar, the slot that the first of the `L` tokens goes to.
+      turn: `[2, N, G, L, D / 2]`, cosines and sines of the positions.
+      slides: bool scalar, whether the layer sees only its window.
+      memory: what came before, in any number of parts.
 
     Returns:
-      The output `[N, G, L, E]` and the layer's new keys and values `[N, G, S, K, D]`.
+      The output `[N, G, L, E]`, and the keys and values `[N, G, L, K, D]` of these tokens.
     """
     c = self.config
-    queries = jnp.einsum("ngle,ehd->nglhd", x, self.query)
-    queries = rotate(queries, positions, c.rope_theta)
-    new_keys = rotate(jnp.einsum("ngle,ekd->nglkd", x, self.key), positions, c.rope_theta)
-    new_values = jnp.einsum("ngle,ekd->nglkd", x, self.value)
-    keys = write(suffix.keys[layer], new_keys, index)
-    values = write(suffix.values[layer], new_values, index)
-
+    queries, keys, values = self._project(x)
+    queries, keys = rotate(queries, turn), rotate(keys, turn)
     repeats = c.num_heads // c.num_kv_heads
     queries = queries.reshape(*x.shape[:3], c.num_kv_heads, repeats, c.head_dim)
-    scores = [_scores(queries, keys, positions, suffix.positions)]
-    mixed_values = [values]
-    if prefix is not None:
-      scores.append(_scores(queries, prefix.keys[layer], positions, prefix.positions))
-      mixed_values.append(prefix.values[layer])
-    probs = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
-    split = jnp.split(probs, [keys.shape[2]], axis=-1)
-    mixed = sum(_mix(p, v) for p, v in zip(split, mixed_values, strict=False))
-    heads = mixed.reshape(*x.shape[:3], c.num_heads, c.head_dim)
-    return jnp.einsum("nglhd,hde->ngle", heads, self.out), keys, values
+    parts = (*memory, (keys, values, positions))
+    # Scores are computed anew in the backward pass: they are the largest arrays by far, and
+    # writing them for every layer of the scan takes longer than multiplying again.
+    recomputed = jax.checkpoint(attend, prevent_cse=False, static_argnums=0)
+    mixed = recomputed(c, queries, positions, slides, parts)
+    heads = mixed.reshape(*x.shape[:3], c.num_heads, c.head_dim).astype(x.dtype)
+    out = jnp.einsum("nglhd,hde->ngle", heads, self.out.astype(x.dtype))
+    if c.out_bias:
+      out += self.out_bias.astype(x.dtype)
+    return out, keys, values

@@ -1,63 +1,76 @@
 """The decoder: one function for training and for decoding."""
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from pgax.models.attention import Attention
-from pgax.models.cache import Cache, Segment, empty_segment, write
+from pgax.models.cache import Cache, Segment, append
 from pgax.models.config import DecoderConfig
+from pgax.models.layers import GatedMLP, RMSNorm, fan_in
+from pgax.models.rope import RopeScaling, angles, frequencies
 from pgax.types import Array
 
-_fan_in = nn.initializers.variance_scaling(1.0, "fan_in", "normal")
-
-
-class RMSNorm(nn.Module):
-  """Root-mean-square normalisation (arXiv 1910.07467), in float32."""
-
-  eps: float
-
-  @nn.compact
-  def __call__(self, x: Array) -> Array:
-    init = nn.with_logical_partitioning(nn.initializers.ones, ("norm",))
-    scale = self.param("scale", init, (x.shape[-1],))
-    wide = x.astype(jnp.float32)
-    mean_square = jnp.mean(wide**2, axis=-1, keepdims=True)
-    return (wide * jax.lax.rsqrt(mean_square + self.eps) * scale).astype(x.dtype)
-
-
-class SwiGLU(nn.Module):
-  """Gated feed-forward layer, `(silu(x W_gate) * x W_up) W_down` (arXiv 2002.05202)."""
-
-  config: DecoderConfig
-
-  @nn.compact
-  def __call__(self, x: Array) -> Array:
-    c = self.config
-    wide = nn.with_logical_partitioning(_fan_in, ("embed", "mlp"))
-    narrow = nn.with_logical_partitioning(_fan_in, ("mlp", "embed"))
-    gate = self.param("gate", wide, (c.embed_dim, c.mlp_dim))
-    up = self.param("up", wide, (c.embed_dim, c.mlp_dim))
-    down = self.param("down", narrow, (c.mlp_dim, c.embed_dim))
-    return (nn.silu(x @ gate) * (x @ up)) @ down
+LAYERS = "layers"  # the logical axis that parameters of all layers are stacked on
 
 
 class Block(nn.Module):
-  """Pre-norm attention and feed-forward layer, each added to the residual stream."""
+  """Attention and feed-forward layer, each normalised and added to the residual stream.
+
+  Keys and values of the layer's memory and its own come and go as a scan over the layers
+  hands them on; what is the same in all layers comes in `shared`.
+  """
 
   config: DecoderConfig
 
   def setup(self):
-    self.attention_norm = RMSNorm(self.config.norm_eps)
-    self.attention = Attention(self.config)
-    self.mlp_norm = RMSNorm(self.config.norm_eps)
-    self.mlp = SwiGLU(self.config)
+    c = self.config
+    self.attention_norm, self.mlp_norm = RMSNorm(c), RMSNorm(c)
+    self.attention, self.mlp = Attention(c), GatedMLP(c)
+    if c.post_norms:
+      self.attention_post_norm, self.mlp_post_norm = RMSNorm(c), RMSNorm(c)
 
-  def __call__(self, x: Array, *memory) -> tuple[Array, Array, Array]:
-    """Takes what `Attention` takes, and returns what it returns."""
-    mixed, keys, values = self.attention(self.attention_norm(x), *memory)
-    x = x + mixed
-    return x + self.mlp(self.mlp_norm(x)), keys, values
+  def __call__(
+    self,
+    x: Array,
+    shared: tuple[Array, Array, tuple[Array, ...]],
+    slides: Array,
+    remembered: tuple[tuple[Array, Array], ...],
+  ) -> tuple[Array, tuple[Array, Array]]:
+    """One layer.
+
+    Args:
+      x: `[N, G, L, E]`.
+      shared: positions `[N, G, L]`; cosines and sines `[kinds, 2, N, G, L, D / 2]`, kind 1
+        for sliding layers if they have their own; positions of the memory's parts.
+      slides: bool scalar, whether the layer sees only its window.
+      remembered: keys and values of the memory's parts, of this layer.
+
+    Returns:
+      The new `x`, and the keys and values `[N, G, L, K, D]` of these tokens.
+    """
+    positions, turns, memory_positions = shared
+    turn = turns[0] if len(turns) == 1 else turns[slides.astype(jnp.int32)]
+    pairs = zip(remembered, memory_positions, strict=True)
+    memory = tuple((*keys_values, at) for keys_values, at in pairs)
+    out, *new = self.attention(self.attention_norm(x), positions, turn, slides, memory)
+    x = x + (self.attention_post_norm(out) if self.config.post_norms else out)
+    out = self.mlp(self.mlp_norm(x))
+    x = x + (self.mlp_post_norm(out) if self.config.post_norms else out)
+    return x, tuple(new)
+
+
+def _scanned(config: DecoderConfig) -> type[nn.Module]:
+  """All blocks as one: compiled once, its parameters stacked on a leading axis."""
+  block = nn.remat(Block, prevent_cse=False) if config.remat else Block
+  return nn.scan(
+    block,
+    variable_axes={"params": 0},
+    split_rngs={"params": True},
+    in_axes=(nn.broadcast, 0, 0),
+    out_axes=0,
+    length=config.num_layers,
+    metadata_params={nn.PARTITION_NAME: LAYERS},
+  )
 
 
 class Decoder(nn.Module):
@@ -76,10 +89,10 @@ class Decoder(nn.Module):
     normal = nn.initializers.normal(c.embed_dim**-0.5)
     init = nn.with_logical_partitioning(normal, ("vocab", "embed"))
     self.embedding = self.param("embedding", init, (c.vocab_size, c.embed_dim))
-    self.blocks = [Block(c) for _ in range(c.num_layers)]
-    self.final_norm = RMSNorm(c.norm_eps)
+    self.blocks = _scanned(c)(c)
+    self.final_norm = RMSNorm(c)
     if not c.tie_embeddings:
-      init = nn.with_logical_partitioning(_fan_in, ("embed", "vocab"))
+      init = nn.with_logical_partitioning(fan_in, ("embed", "vocab"))
       self.unembedding = self.param("unembedding", init, (c.embed_dim, c.vocab_size))
 
   def __call__(
@@ -93,7 +106,7 @@ class Decoder(nn.Module):
       cache: what came before; nothing by default.
 
     Returns:
-      Logits `[N, G, L, V]` and a `Cache` whose suffix includes these tokens.
+      Logits `[N, G, L, V]`, float32, and a `Cache` whose suffix includes these tokens.
     """
     hidden, cache = self.features(tokens, positions, cache)
     return self.unembed(hidden), cache
@@ -103,26 +116,31 @@ class Decoder(nn.Module):
   ) -> tuple[Array, Cache]:
     """The last hidden states `[N, G, L, E]`, and the cache; as `__call__` otherwise."""
     c = self.config
-    x = self.embedding[tokens] * c.embed_dim**0.5
+    x = self.embedding[tokens]
+    x = (x * c.embed_dim**0.5 if c.scale_embeddings else x).astype(c.dtype)
     if cache is None:
-      shape = (*tokens.shape, c.num_kv_heads, c.head_dim)
-      suffix = empty_segment(shape, c.num_layers, x.dtype)
-      cache = Cache(None, suffix, jnp.int32(0))
-    seen = write(cache.suffix.positions, positions, cache.index)
-    suffix = cache.suffix.replace(positions=seen)
-    keys, values = [], []
-    for layer, block in enumerate(self.blocks):
-      x, new_keys, new_values = block(
-        x, positions, layer, cache.prefix, suffix, cache.index
-      )
-      keys.append(new_keys)
-      values.append(new_values)
-    suffix = Segment(tuple(keys), tuple(values), seen)
-    cache = Cache(cache.prefix, suffix, cache.index + tokens.shape[2])
-    return self.final_norm(x), cache
+      cache = Cache(None, None, jnp.int32(0))
+    parts = [part for part in (cache.prefix, cache.suffix) if part is not None]
+    shared = (positions, self._turns(positions), tuple(part.positions for part in parts))
+    remembered = tuple((part.keys, part.values) for part in parts)
+    x, (keys, values) = self.blocks(x, shared, jnp.array(c.slides), remembered)
+    return self.final_norm(x), append(cache, Segment(keys, values, positions))
+
+  def _turns(self, positions: Array) -> Array:
+    """Cosines and sines `[kinds, 2, N, G, L, D / 2]`, once for all layers."""
+    c = self.config
+    kinds = [frequencies(c.rope_theta, c.head_dim, c.rope_scaling)]
+    if c.local_rope_theta:
+      kinds.append(frequencies(c.local_rope_theta, c.head_dim, RopeScaling()))
+    return jnp.stack([angles(positions, *kind) for kind in kinds])
 
   def unembed(self, hidden: Array) -> Array:
-    """Logits `[..., V]` of hidden states `[..., E]`."""
-    if self.config.tie_embeddings:
-      return hidden @ self.embedding.T
-    return hidden @ self.unembedding
+    """Logits `[..., V]` of hidden states `[..., E]`, float32."""
+    c = self.config
+    weights = self.embedding.T if c.tie_embeddings else self.unembedding
+    logits = jnp.matmul(
+      hidden, weights.astype(hidden.dtype), preferred_element_type=jnp.float32
+    )
+    return (
+      jnp.tanh(logits / c.logit_softcap) * c.logit_softcap if c.logit_softcap else logits
+    )

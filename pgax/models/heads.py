@@ -41,7 +41,7 @@ class Critic(nn.Module):
 
   def outputs(self, hidden: Array) -> Array:
     """Outputs `[...]` of hidden states `[..., E]`, float32."""
-    return jnp.asarray(hidden @ self.head + self.bias, jnp.float32)
+    return hidden.astype(jnp.float32) @ self.head + self.bias
 
 
 def with_decoder(params: PyTree, decoder_params: PyTree) -> PyTree:

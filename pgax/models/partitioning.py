@@ -5,12 +5,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pgax.models.decoder import Decoder
+from pgax.models.decoder import LAYERS, Decoder
 from pgax.models.heads import Critic
 from pgax.types import PyTree
 
 # Logical axis of a parameter -> mesh axis. What is not named is replicated.
 RULES = (
+  (LAYERS, None),
   ("vocab", "model"),
   ("embed", "fsdp"),
   ("heads", "model"),

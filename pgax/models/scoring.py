@@ -24,7 +24,8 @@ def read_prompts(
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
     group: number of completions of each prompt, `G`.
-    slots: number of tokens that each completion has room for.
+    slots: number of tokens that each completion has room for; 0 if each will be read at
+      once.
 
   Returns:
     Hidden state `[N, 1, 1, E]` of each prompt's last token, and a `Cache` whose prefix is
@@ -40,7 +41,7 @@ def read_prompts(
   return hidden, share_prefix(cache, group, slots)
 
 
-def _completion_features(
+def completion_features(
   model: Decoder | Critic,
   params: PyTree,
   prompt_tokens: Array,
@@ -48,12 +49,23 @@ def _completion_features(
   tokens: Array,
   mask: Array,
 ) -> Array:
-  """Hidden state before every completion token, `[N, G, T, E]`.
+  """Hidden states from which every completion token was, or would have been, drawn.
 
   The prompt is read once and its `G` completions attend to it, just as in the sampler.
+
+  Args:
+    model: the decoder, or the critic.
+    params: its parameters.
+    prompt_tokens: `[N, P]` int32.
+    prompt_mask: `[N, P]` bool; at least one real token in each row.
+    tokens: `[N, G, T]` int32.
+    mask: `[N, G, T]` bool.
+
+  Returns:
+    `[N, G, T, E]`; entry `t` is that of the token before `t`.
   """
-  _, group, length = tokens.shape
-  before, cache = read_prompts(model, params, prompt_tokens, prompt_mask, group, length)
+  group = tokens.shape[1]
+  before, cache = read_prompts(model, params, prompt_tokens, prompt_mask, group, slots=0)
   start = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)[:, None]
   positions = token_positions(mask, start)
   hidden, _ = model.apply(params, tokens, positions, cache, method=model.features)
@@ -82,7 +94,7 @@ def completion_logits(
   Returns:
     `[N, G, T, V]`; entry `t` is the prediction of token `t`.
   """
-  hidden = _completion_features(model, params, prompt_tokens, prompt_mask, tokens, mask)
+  hidden = completion_features(model, params, prompt_tokens, prompt_mask, tokens, mask)
   return model.apply(params, hidden, method=model.unembed)
 
 
@@ -107,5 +119,5 @@ def completion_outputs(
   Returns:
     `[N, G, T]` float32.
   """
-  hidden = _completion_features(critic, params, prompt_tokens, prompt_mask, tokens, mask)
+  hidden = completion_features(critic, params, prompt_tokens, prompt_mask, tokens, mask)
   return critic.apply(params, hidden, method=critic.outputs)

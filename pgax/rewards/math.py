@@ -1,7 +1,11 @@
 """Verifiers of a final answer: is the number after `####` the right one?"""
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
+
+from pgax.types import NO_METADATA
 
 MARKER = "####"
 # The rest of the line is the number, or there is no answer: "12 or 13" is not one.
@@ -33,13 +37,19 @@ def _number(text: str) -> Decimal | None:
   return Decimal(text.rstrip(".").replace(",", "").replace("$", ""))
 
 
-def final_answer(prompt: str, completion: str, ground_truth: str) -> dict[str, float]:
+def final_answer(
+  prompt: str,
+  completion: str,
+  ground_truth: str,
+  metadata: Mapping[str, Any] = NO_METADATA,
+) -> dict[str, float]:
   """Scores the number after the last `####` against the ground truth, exactly.
 
   Args:
     prompt: not looked at.
     completion: the text to score.
     ground_truth: a number as text, such as `1,234` or `-5`.
+    metadata: not looked at.
 
   Returns:
     `reward` and `accuracy`, 1.0 if the numbers are equal and 0.0 otherwise, and `format`,
@@ -48,7 +58,7 @@ def final_answer(prompt: str, completion: str, ground_truth: str) -> dict[str, f
   Raises:
     ValueError: if the ground truth is not a number.
   """
-  del prompt
+  del prompt, metadata
   truth = _number(ground_truth)
   if truth is None:
     raise ValueError(f"ground truth is {ground_truth!r}; it must be a number")

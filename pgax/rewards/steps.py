@@ -1,10 +1,18 @@
 """Rewards of steps: is every column of a worked sum right?"""
 
+from collections.abc import Mapping
+from typing import Any
+
 from pgax.rewards.math import MARKER
-from pgax.types import StepReward
+from pgax.types import NO_METADATA, StepReward
 
 
-def addition_steps(prompt: str, completion: str, ground_truth: str) -> list[StepReward]:
+def addition_steps(
+  prompt: str,
+  completion: str,
+  ground_truth: str,
+  metadata: Mapping[str, Any] = NO_METADATA,
+) -> list[StepReward]:
   """Scores the columns of a sum as the task `addition` works them, and its answer.
 
   A column is right if its digits, the carry into it and their sum are, whatever stands
@@ -14,6 +22,7 @@ def addition_steps(prompt: str, completion: str, ground_truth: str) -> list[Step
     prompt: such as `087+045=`.
     completion: such as `7+5=12 8+4+1=13 0+0+1=1 #### 132`, or anything else.
     ground_truth: the sum.
+    metadata: not looked at.
 
   Returns:
     A step for every piece between spaces, the marker and what follows as one: reward 1.0
@@ -24,6 +33,7 @@ def addition_steps(prompt: str, completion: str, ground_truth: str) -> list[Step
     ValueError: if the prompt is not a sum of two numbers of the same number of digits.
   """
   first, plus, second = prompt.removesuffix("=").partition("+")
+  del metadata
   digits = plus and first.isdecimal() and second.isdecimal()
   if not digits or len(first) != len(second):
     raise ValueError(

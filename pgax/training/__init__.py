@@ -7,6 +7,7 @@ from pgax.training.config import (
   OptimizerConfig,
   RunConfig,
   SamplingConfig,
+  ScoringConfig,
   WarmStartConfig,
 )
 from pgax.training.errors import UserError
@@ -20,6 +21,7 @@ __all__ = [
   "Result",
   "RunConfig",
   "SamplingConfig",
+  "ScoringConfig",
   "TrainState",
   "UserError",
   "WarmStartConfig",

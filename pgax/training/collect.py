@@ -10,8 +10,16 @@ from jax.sharding import NamedSharding
 from pgax.algorithms import filters
 from pgax.data.prompts import PromptBatch
 from pgax.models.partitioning import batch_sharding
+from pgax.rewards.pool import Scorer
 from pgax.training.config import RunConfig
-from pgax.training.rollout import Sampler, Scores, Stopwatch, rollout_metrics, score
+from pgax.training.rollout import (
+  Sampler,
+  Scores,
+  Stopwatch,
+  check_scored,
+  rollout_metrics,
+  score,
+)
 from pgax.training.step_rewards import step_rewards
 from pgax.types import Array, Feedback, PyTree, Rollout
 
@@ -43,11 +51,13 @@ class Collector:
   Attributes:
     config: of the run.
     sampler: draws completions.
+    scorer: applies the reward function.
     next_prompts: gives the next batch of prompts.
   """
 
   config: RunConfig
   sampler: Sampler
+  scorer: Scorer
   next_prompts: Callable[[], PromptBatch]
 
   def __call__(
@@ -75,12 +85,14 @@ class Collector:
         break
     if not refill:
       (experience,), empty = found, np.zeros(wanted, bool)
-      metrics = rollout_metrics(experience.rollout, experience.scores)
+      everything = experience
     else:
       everything = _joined(found)
-      metrics = rollout_metrics(everything.rollout, everything.scores)
       rows, empty = _fill(informative, wanted)
       experience = _rows(everything, rows, batch_sharding(self.sampler.mesh))
+    check_scored(everything.scores, self.config.scoring.max_unscorable)
+    metrics = rollout_metrics(everything.rollout, everything.scores)
+    if refill:
       metrics["sampling/batches"] = len(found)
       metrics["sampling/filled"] = float(1 - empty.mean())
     if self.config.algorithm.greedy_baseline:
@@ -101,10 +113,10 @@ class Collector:
     greedy = sampler(params, prompts, key, 0.0, 1) if baseline else None
     times["time/rollout"] += watch.lap(rollout, greedy)
     experience = Experience(
-      prompts, rollout, score(config.reward, sampler.tokenizer, prompts, rollout)
+      prompts, rollout, score(self.scorer, sampler.tokenizer, prompts, rollout)
     )
     if greedy is not None:
-      told = score(config.reward, sampler.tokenizer, prompts, greedy)
+      told = score(self.scorer, sampler.tokenizer, prompts, greedy)
       experience = dataclasses.replace(
         experience,
         greedy_rewards=np.where(told.valid, told.rewards, np.nan)[:, 0],
@@ -157,6 +169,8 @@ def _joined(found: Sequence[Experience]) -> Experience:
       name: np.concatenate([x.scores.parts.get(name, missing) for x in found])
       for name in names
     },
+    reasons=np.concatenate([x.scores.reasons for x in found]),
+    detail=next((x.scores.detail for x in found if x.scores.detail), ""),
   )
   greedy = [x.greedy_rewards for x in found]
   return Experience(
@@ -186,6 +200,8 @@ def _rows(whole: Experience, rows: np.ndarray, sharding: NamedSharding) -> Exper
       rewards=scores.rewards[rows],
       valid=scores.valid[rows],
       parts={name: values[rows] for name, values in scores.parts.items()},
+      reasons=scores.reasons[rows],
+      detail=scores.detail,
     ),
     greedy_rewards=None if greedy is None else greedy[rows],
   )

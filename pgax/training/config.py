@@ -129,6 +129,31 @@ class SamplingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class ScoringConfig:
+  """Where completions are scored, and how much may go wrong there.
+
+  Attributes:
+    workers: number of processes that the reward function runs in; see `rewards.pool.Pool`.
+      0 runs it in the process that trains: what it raises ends the run, and what it hangs
+      on hangs.
+    deadline: seconds that a completion may take in a worker, which is then killed.
+    max_unscorable: fraction of a step's completions; the run stops when more of them could
+      not be scored. 1 never stops it.
+  """
+
+  workers: int = 0
+  deadline: float = 10.0
+  max_unscorable: float = 1.0
+
+  def __post_init__(self):
+    _at_least(self, 0, "workers")
+    if not 0 < self.deadline < math.inf:
+      raise ValueError(f"deadline is {self.deadline}; it must be positive, and finite")
+    if not 0 <= self.max_unscorable <= 1:
+      raise ValueError(f"max_unscorable is {self.max_unscorable}; it must be in [0, 1]")
+
+
+@dataclasses.dataclass(frozen=True)
 class MeshConfig:
   """How devices are laid out; see `training.mesh.make_mesh`.
 
@@ -152,16 +177,22 @@ class RunConfig:
     algorithm: the policy-gradient algorithm.
     model: shape of the decoder.
     sampling: how completions are drawn.
+    scoring: where the reward function runs. Rewards of steps are computed in the process
+      that trains, always.
     step_reward: rewards the steps of a completion, for algorithms that learn from steps;
       None for none.
     optimizer: of the policy.
     critic: of the algorithm's critic.
+    model_path: directory of a model as transformers saves it, whose weights this run starts
+      from and whose shape `model` is; empty for fresh weights.
     policy_from: folder of another run whose policy this one starts from; empty for fresh
       weights. A warm start, if there is one, goes on from there.
     warm_start: supervised training before it.
     mesh: layout of the devices.
     seed: of everything random.
     steps: number of policy-gradient steps, those in which the critic alone learns included.
+    logit_chunk: positions of all completions whose logits stand in memory at a time; the
+      gradient does not depend on it.
     microbatches: parts that an optimizer step's batch is computed in, to save memory; the
       gradient does not depend on it.
     eval_every: steps between evaluations; there is one before the first and after the
@@ -179,14 +210,17 @@ class RunConfig:
   algorithm: Algorithm
   model: DecoderConfig = DecoderConfig()
   sampling: SamplingConfig = SamplingConfig()
+  scoring: ScoringConfig = ScoringConfig()
   step_reward: StepRewardFn | None = None
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
+  model_path: str = ""
   policy_from: str = ""
   warm_start: WarmStartConfig = WarmStartConfig()
   mesh: MeshConfig = MeshConfig()
   seed: int = 0
   steps: int = 100
+  logit_chunk: int = 128
   microbatches: int = 1
   eval_every: int = 5
   eval_problems: int = 256
@@ -198,8 +232,14 @@ class RunConfig:
     _at_least(self, 0, "seed", "steps")
     if self.seed >= 2**31:  # the data's shuffle takes 32 bits, one of them tells the stage
       raise ValueError(f"seed is {self.seed}; it must be below 2**31")
-    _at_least(self, 1, "microbatches", "eval_every", "eval_problems")
+    _at_least(self, 1, "logit_chunk", "microbatches")
+    _at_least(self, 1, "eval_every", "eval_problems")
     _at_least(self, 1, "checkpoint_every", "keep_checkpoints", "samples_every")
+    if self.model_path and self.policy_from:
+      raise ValueError(
+        f"model.path is {self.model_path!r} and policy_from is {self.policy_from!r}; only "
+        "one of them can give the weights to start from"
+      )
     parts = self.algorithm.minibatches * self.microbatches
     if self.sampling.prompts % parts:
       raise ValueError(

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 
 from pgax.data.prompts import CollatePrompts
+from pgax.rewards.pool import Scorer
 from pgax.training.records import Sample, make_samples
 from pgax.training.rollout import Sampler, finite_mean, score
-from pgax.types import Example, PyTree, RewardFn, Rollout
+from pgax.types import Example, PyTree, Rollout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,7 @@ def evaluate(
   params: PyTree,
   examples: Sequence[Example],
   collate: CollatePrompts,
-  reward: RewardFn,
+  scorer: Scorer,
   batch_size: int,
   num_samples: int = 8,
 ) -> Evaluation:
@@ -50,7 +51,7 @@ def evaluate(
     params: of the policy.
     examples: the problems.
     collate: makes batches of them.
-    reward: scores a completion.
+    scorer: applies the reward function.
     batch_size: problems decoded at a time, rounded up to a multiple of the devices; the
       last batch is filled up with copies of its last problem, which are not counted, so
       that there is one shape.
@@ -72,7 +73,7 @@ def evaluate(
     # Greedy decoding draws nothing, so the key plays no part.
     rollout = sampler(params, filled, jax.random.key(0), temperature=0.0, group=1)
     kept = first(jax.device_get(rollout), len(real.examples))
-    scores = score(reward, sampler.tokenizer, real, kept)
+    scores = score(scorer, sampler.tokenizer, real, kept)
     wanted = num_samples - len(samples)
     samples += make_samples(sampler.tokenizer, real, kept, scores, limit=wanted)
     rewards = np.where(scores.valid, scores.rewards, np.nan)

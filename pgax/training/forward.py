@@ -1,33 +1,80 @@
 """Forward passes over a rollout, and splitting one into parts."""
 
 import jax
+import jax.numpy as jnp
 
 from pgax.models.decoder import Decoder
 from pgax.models.heads import Critic
-from pgax.models.scoring import completion_logits, completion_outputs
+from pgax.models.scoring import completion_features, completion_outputs
 from pgax.ops import logprobs
 from pgax.types import Array, Batch, PyTree, Rollout
 
 
-def token_logp(
-  model: Decoder, params: PyTree, batch: Rollout | Batch, temperature: float
+def completion_logp(
+  model: Decoder,
+  params: PyTree,
+  prompt_tokens: Array,
+  prompt_mask: Array,
+  tokens: Array,
+  mask: Array,
+  temperature: float = 1.0,
+  chunk: int = 128,
 ) -> tuple[Array, Array]:
   """Log-probability and entropy at every completion token, by one forward pass.
+
+  Logits are made of `chunk` positions of all completions at a time, and made again in the
+  backward pass, so that `[N, G, T, V]` of them never stand in memory. The numbers are those
+  of a single chunk.
 
   Args:
     model: the decoder.
     params: its parameters.
-    batch: anything with prompts `[N, P]` and completions `[N, G, T]`.
+    prompt_tokens: `[N, P]` int32.
+    prompt_mask: `[N, P]` bool.
+    tokens: `[N, G, T]` int32.
+    mask: `[N, G, T]` bool.
     temperature: of the policy.
+    chunk: number of positions, at least 1.
 
   Returns:
     Two arrays `[N, G, T]`, nats.
   """
-  logits = completion_logits(
-    model, params, batch.prompt_tokens, batch.prompt_mask, batch.tokens, batch.mask
+  hidden = completion_features(model, params, prompt_tokens, prompt_mask, tokens, mask)
+
+  def score(part: tuple[Array, Array]) -> tuple[Array, Array]:
+    some_hidden, some_tokens = part
+    logits = model.apply(params, some_hidden, method=model.unembed)
+    log_probs = logprobs.log_softmax(logits, temperature)
+    return logprobs.token_logp(log_probs, some_tokens), logprobs.entropy(log_probs)
+
+  length = tokens.shape[-1]
+  if length <= chunk:
+    return score((hidden, tokens))
+  count = -(-length // chunk)
+
+  def cut(x: Array) -> Array:
+    room = [(0, 0)] * x.ndim
+    room[2] = (0, count * chunk - length)
+    x = jnp.pad(x, room).reshape(*x.shape[:2], count, chunk, *x.shape[3:])
+    return jnp.moveaxis(x, 2, 0)
+
+  scored = jax.lax.map(jax.checkpoint(score), (cut(hidden), cut(tokens)))
+  whole = (*tokens.shape[:2], count * chunk)
+  return tuple(jnp.moveaxis(x, 0, 2).reshape(whole)[..., :length] for x in scored)
+
+
+def token_logp(
+  model: Decoder,
+  params: PyTree,
+  batch: Rollout | Batch,
+  temperature: float,
+  chunk: int = 128,
+) -> tuple[Array, Array]:
+  """`completion_logp` of anything with prompts `[N, P]` and completions `[N, G, T]`."""
+  prompts = batch.prompt_tokens, batch.prompt_mask
+  return completion_logp(
+    model, params, *prompts, batch.tokens, batch.mask, temperature, chunk
   )
-  log_probs = logprobs.log_softmax(logits, temperature)
-  return logprobs.token_logp(log_probs, batch.tokens), logprobs.entropy(log_probs)
 
 
 def token_outputs(critic: Critic, params: PyTree, batch: Rollout | Batch) -> Array:

@@ -7,9 +7,9 @@ import jax
 import optax
 
 from pgax.models.decoder import Decoder
-from pgax.models.scoring import completion_logits
-from pgax.ops import aggregation, logprobs
+from pgax.ops import aggregation
 from pgax.ops.masking import masked_sum
+from pgax.training.forward import completion_logp
 from pgax.training.state import TrainState
 from pgax.types import Array, PyTree
 
@@ -18,6 +18,7 @@ def make_imitation_step(
   model: Decoder,
   optimizer: optax.GradientTransformation,
   *,
+  chunk: int = 128,
   shardings: TrainState | None = None,
 ) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
   """Builds the supervised step: mean negative log-likelihood of the solutions' tokens.
@@ -25,6 +26,7 @@ def make_imitation_step(
   Args:
     model: the decoder.
     optimizer: of the warm start.
+    chunk: positions whose logits stand in memory at a time; see `completion_logp`.
     shardings: of the state, as for `make_train_step`.
 
   Returns:
@@ -38,8 +40,9 @@ def make_imitation_step(
     tokens, mask = tokens[:, None], mask[:, None]  # a group of one
 
     def objective(params: PyTree) -> Array:
-      logits = completion_logits(model, params, prompt_tokens, prompt_mask, tokens, mask)
-      logp = logprobs.token_logp(logprobs.log_softmax(logits), tokens)
+      logp, _ = completion_logp(
+        model, params, prompt_tokens, prompt_mask, tokens, mask, chunk=chunk
+      )
       return -masked_sum(aggregation.token_mean(mask) * logp, mask)
 
     value, gradient = jax.value_and_grad(objective)(state.params)

@@ -15,6 +15,7 @@ from pgax.training.evaluation import Evaluation
 from pgax.training.interrupt import Interrupt
 from pgax.training.metrics import Log
 from pgax.training.preflight import check_run
+from pgax.training.rollout import open_scorer
 from pgax.training.run import Run
 from pgax.training.state import TrainState
 from pgax.training.workdir import open_workdir
@@ -63,9 +64,15 @@ def train(
       anything is compiled.
     DivergedError: if an update is not finite.
   """
-  check_run(config, tokenizer, done=last_step(workdir))
-  open_workdir(workdir, record or {})
-  run = Run(config, tokenizer, workdir)
+  with open_scorer(config.reward, config.scoring) as scorer:
+    check_run(config, tokenizer, last_step(workdir), scorer)
+    open_workdir(workdir, record or {})
+    run = Run(config, tokenizer, workdir, scorer)
+    return _train(run, workdir, progress)
+
+
+def _train(run: Run, workdir: Path, progress: bool) -> Result:
+  config = run.config
   state, warm = run.start(), config.warm_start.steps
   done = int(state.step)
   if done - warm > config.steps:
@@ -73,7 +80,7 @@ def train(
       f"steps is {config.steps}; the run in {workdir} has done {done - warm} already, and "
       "can only go further"
     )
-  tokenizer.save_pretrained(workdir / "tokenizer")
+  run.tokenizer.save_pretrained(workdir / "tokenizer")
   # The evaluation at step 0 is done again by a run that goes on from there.
   log = Log(workdir, last=done - warm if done > warm else -1)
   begun = False

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.tokenizer import load_tokenizer
+from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import abstract_params
 from pgax.training.checkpoint import Checkpoints
@@ -29,6 +31,7 @@ class Policy:
     tokenizer: of the model.
     model: the decoder.
     mesh: of the devices, as the run laid them out.
+    eos_ids: tokens that end a completion.
   """
 
   params: PyTree
@@ -36,10 +39,11 @@ class Policy:
   tokenizer: PreTrainedTokenizerFast
   model: Decoder
   mesh: Mesh
+  eos_ids: tuple[int, ...]
 
   def sampler(self, max_tokens: int) -> Sampler:
     """A sampler of completions of at most `max_tokens` tokens."""
-    return Sampler(self.model, self.tokenizer, self.mesh, max_tokens)
+    return Sampler(self.model, self.tokenizer, self.mesh, max_tokens, self.eos_ids)
 
 
 def load_policy(config: RunConfig, workdir: Path) -> Policy:
@@ -60,13 +64,39 @@ def load_policy(config: RunConfig, workdir: Path) -> Policy:
     raise UserError(f"{workdir} has no folder 'tokenizer'; give the folder of a run")
   model, mesh = Decoder(config.model), make_mesh(config.mesh.fsdp, config.mesh.model)
   params, step = load_params(model, mesh, workdir)
+  tokenizer = load_tokenizer(workdir / "tokenizer")
   return Policy(
     params=params,
     step=step - config.warm_start.steps,
-    tokenizer=load_tokenizer(workdir / "tokenizer"),
+    tokenizer=tokenizer,
     model=model,
     mesh=mesh,
+    eos_ids=end_ids(config, tokenizer),
   )
+
+
+def end_ids(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> tuple[int, ...]:
+  """Tokens that end a completion: the tokenizer's EOS, and what the model's files name."""
+  named = hf.eos_ids(Path(config.model_path)) if config.model_path else ()
+  return tuple(sorted({tokenizer.eos_token_id, *named} - {None}))
+
+
+def export_policy(
+  config: RunConfig, params: PyTree, tokenizer: PreTrainedTokenizerFast, folder: Path
+) -> None:
+  """Writes a policy as the directory that it came from: transformers and vLLM read it.
+
+  Args:
+    config: of the run, with a `model_path`.
+    params: of the policy.
+    tokenizer: of the model.
+    folder: to write; an earlier export there is replaced.
+  """
+  shutil.rmtree(folder, ignore_errors=True)
+  source = Path(config.model_path)
+  dtype = hf.saved_dtype(source)
+  dtype = dtype if dtype in hf.DTYPES else "float32"
+  hf.save(folder, config.model, params, tokenizer, source, dtype)
 
 
 def load_params(model: Decoder, mesh: Mesh, workdir: Path) -> tuple[PyTree, int]:

@@ -1,7 +1,9 @@
 """What can be found wrong with a run before anything is compiled."""
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -12,12 +14,16 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.algorithms import Algorithm, loss, prepare
 from pgax.data.prompts import CollateDemonstrations, CollatePrompts
+from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import param_shardings
+from pgax.rewards.code.sandbox import Limits
+from pgax.rewards.pool import Job, Scorer
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
-from pgax.training.policy import check_params
+from pgax.training.policy import check_params, end_ids
+from pgax.training.rollout import open_scorer
 from pgax.training.workdir import read_config
 from pgax.types import Example, Feedback, Rollout
 
@@ -27,7 +33,10 @@ _MANY_PROBLEMS = 200_000
 
 
 def check_run(
-  config: RunConfig, tokenizer: PreTrainedTokenizerFast, done: int | None = None
+  config: RunConfig,
+  tokenizer: PreTrainedTokenizerFast,
+  done: int | None = None,
+  scorer: Scorer | None = None,
 ) -> None:
   """Refuses a run that would fail later.
 
@@ -36,6 +45,7 @@ def check_run(
     tokenizer: of the model.
     done: number of steps that it has done, those of the warm start included; None for a
       run that is at its beginning.
+    scorer: applies the reward function; None to open one for the purpose.
 
   Raises:
     UserError: naming the setting, its value and what is allowed.
@@ -50,18 +60,29 @@ def check_run(
     param_shardings(Decoder(config.model), mesh)
     _check_algorithm(config)
     _check_lengths(config, demonstrations)
-    _check_rewards(config)
+    _check_deadline(config)
+    with (
+      contextlib.nullcontext(scorer)
+      if scorer
+      else open_scorer(config.reward, config.scoring) as opened
+    ):
+      _check_rewards(config, opened)
     _check_sources(config, mesh, done)
   except ValueError as error:
     raise UserError(str(error)) from error
 
 
 def _check_vocabulary(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
-  size = len(tokenizer)
-  if config.model.vocab_size < size:
+  size, ends = config.model.vocab_size, end_ids(config, tokenizer)
+  if not ends:
+    raise ValueError("neither the tokenizer nor the model names a token that ends a text")
+  # A checkpoint's tokenizer may have more tokens than its model, which no text makes use
+  # of (Gemma 3 has one for images): there it is the tokens of the problems that count.
+  largest = max(ends) if config.model_path else len(tokenizer) - 1
+  if largest >= size:
     raise ValueError(
-      f"model.vocab_size is {config.model.vocab_size}; the tokenizer has {size} tokens, "
-      "and the model needs at least as many"
+      f"model.vocab_size is {size}; the tokenizer has {len(tokenizer)} tokens, and the "
+      f"model needs at least {largest + 1}"
     )
 
 
@@ -166,24 +187,57 @@ def _trace(config: RunConfig, algorithm: Algorithm, steps: bool) -> None:
   jax.eval_shape(whole, rollout, feedback, floats)
 
 
-def _check_rewards(config: RunConfig) -> None:
+def _check_rewards(config: RunConfig, scorer: Scorer) -> None:
   """Tries the reward functions on the first problem and its solution."""
   example = config.task.train[0]
-  functions = {"reward": config.reward, "step_reward": config.step_reward}
-  for name, function in functions.items():
-    if function is None:
-      continue
+  job = Job(example.prompt, example.solution, example.ground_truth, example.metadata)
+
+  def refused(name: str, why: object) -> ValueError:
+    return ValueError(
+      f"{name} {getattr(config, name)!r} fails on the solution of the first problem, "
+      f"{example.prompt!r}: {why}"
+    )
+
+  try:
+    (outcome,) = scorer([job])
+  except Exception as error:
+    raise refused("reward", error) from error
+  # An empty solution may well have no score; that is no fault of the function's.
+  if outcome.reason not in ("", "nan"):
+    raise refused("reward", outcome.detail)
+  if config.step_reward is not None:
     try:
-      function(example.prompt, example.solution, example.ground_truth)
+      config.step_reward(*job)
     except Exception as error:
+      raise refused("step_reward", error) from error
+
+
+def _check_deadline(config: RunConfig) -> None:
+  """A sandbox that ends by its own limit cleans up; the pool's deadline only kills."""
+  deadline = config.scoring.deadline
+  for limits in _limits(config.reward):
+    if config.scoring.workers and limits.seconds >= deadline:
       raise ValueError(
-        f"{name} {function!r} fails on the solution of the first problem, "
-        f"{example.prompt!r}: {error}"
-      ) from error
+        f"scoring.deadline is {deadline} and the reward's limits.seconds is "
+        f"{limits.seconds}; the deadline must be longer"
+      )
+
+
+def _limits(value: object) -> Iterator[Limits]:
+  """The limits of every sandbox in a reward function."""
+  if isinstance(value, Limits):
+    yield value
+  elif dataclasses.is_dataclass(value):
+    yield from _limits(tuple(vars(value).values()))
+  elif isinstance(value, tuple):
+    for item in value:
+      yield from _limits(item)
 
 
 def _check_sources(config: RunConfig, mesh: Mesh, done: int | None) -> None:
   """The folders of other runs whose policies this one is still to start from."""
+  if done is None and config.model_path:
+    hf.check(Path(config.model_path), config.model)
   folders = {}
   if done is None and config.policy_from:
     folders["policy_from"] = config.policy_from
@@ -201,19 +255,33 @@ def _check_sources(config: RunConfig, mesh: Mesh, done: int | None) -> None:
 
 def _check_same_model(config: RunConfig, theirs: Mapping) -> None:
   """Settings that shapes do not tell of, such as the base of rotary wavelengths."""
-  ours = dataclasses.asdict(config.model)
-  for name, value in theirs.get("model", {}).items():
+  model = dict(theirs.get("model", {}))
+  if path := model.pop("path", ""):
+    # Its settings are that directory's, and its tokenizer is another one than ours.
+    if path == config.model_path:
+      return
+    raise UserError(
+      f"its policy is one of model.path {path!r}; give its folder 'export' as model.path"
+    )
+  ours = json.loads(json.dumps(dataclasses.asdict(config.model)))  # as a file has them
+  for name, value in model.items():
     if ours.get(name) != value:
       raise UserError(f"model.{name} is {value} there and {ours.get(name)} here")
 
 
 def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> None:
+  def check(ids: Sequence[int]) -> None:
+    if max(ids) >= config.model.vocab_size:
+      raise ValueError(
+        f"a problem has token {max(ids)}; model.vocab_size is {config.model.vocab_size}"
+      )
+
   for examples in (config.task.train, config.task.held_out):
     for index in _checked(examples):
-      demonstrations.prompts.ids(examples[index])
+      check(demonstrations.prompts.ids(examples[index]))
   if config.warm_start.steps:
     for index in _checked(config.task.train):
-      demonstrations.ids(config.task.train[index])
+      check(demonstrations.ids(config.task.train[index]))
 
 
 def _checked(examples: Sequence[Example]) -> range:

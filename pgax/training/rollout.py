@@ -1,8 +1,10 @@
 """From prompts to a scored rollout: sampling on the device, rewards on the host."""
 
+import contextlib
 import dataclasses
 import math
 import time
+from collections.abc import Iterator
 
 import jax
 import numpy as np
@@ -14,7 +16,9 @@ from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import decode
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import batch_sharding
+from pgax.rewards.pool import REASONS, InProcess, Job, Outcome, Pool, Scorer
 from pgax.sampling import sample
+from pgax.training.config import ScoringConfig
 from pgax.training.errors import UserError
 from pgax.types import Array, PyTree, RewardFn, Rollout
 
@@ -31,12 +35,14 @@ class Sampler:
     tokenizer: its tokenizer.
     mesh: of the devices; prompts are spread over it.
     max_tokens: limit of a completion's length, EOS included.
+    eos_ids: tokens that end a completion; empty for the tokenizer's EOS alone.
   """
 
   model: Decoder
   tokenizer: PreTrainedTokenizerFast
   mesh: Mesh
   max_tokens: int
+  eos_ids: tuple[int, ...] = ()
 
   def __call__(
     self,
@@ -49,7 +55,7 @@ class Sampler:
     """Draws `group` completions of every prompt; temperature 0 is greedy."""
     spread = batch_sharding(self.mesh)
     tokens, mask = jax.device_put((prompts.tokens, prompts.mask), spread)
-    eos_ids = np.asarray([self.tokenizer.eos_token_id], np.int32)
+    eos_ids = np.asarray(self.eos_ids or [self.tokenizer.eos_token_id], np.int32)
     rollout = sample(
       self.model,
       params,
@@ -75,12 +81,17 @@ class Scores:
     valid: `[N, G]` bool, false where the reward was not finite: unscorable.
     parts: every other score by its name, `[N, G]` float32, nan where it was not told
       and where not valid.
+    reasons: `[N, G]` of str, why a completion is not valid, one of `rewards.pool.REASONS`;
+      empty where it is.
+    detail: of the first that is not valid, for people; empty if all are.
   """
 
   texts: list[list[str]]
   rewards: np.ndarray
   valid: np.ndarray
   parts: dict[str, np.ndarray]
+  reasons: np.ndarray
+  detail: str = ""
 
 
 def completion_texts(
@@ -93,16 +104,34 @@ def completion_texts(
   ]
 
 
+@contextlib.contextmanager
+def open_scorer(reward: RewardFn, config: ScoringConfig) -> Iterator[Scorer]:
+  """What applies a reward function to completions, and its processes while it is open.
+
+  Raises:
+    UserError: if worker processes can't load the function.
+  """
+  if not config.workers:
+    yield InProcess(reward)
+    return
+  try:
+    pool = Pool(reward, config.workers, config.deadline)
+  except ValueError as error:
+    raise UserError(str(error)) from error
+  with pool:
+    yield pool
+
+
 def score(
-  reward: RewardFn,
+  scorer: Scorer,
   tokenizer: PreTrainedTokenizerFast,
   prompts: PromptBatch,
   rollout: Rollout,
 ) -> Scores:
-  """Applies the reward function to every completion.
+  """Scores every completion.
 
   Args:
-    reward: the reward function.
+    scorer: applies the reward function; see `open_scorer`.
     tokenizer: of the model.
     prompts: the batch that was sampled from.
     rollout: the completions.
@@ -115,31 +144,70 @@ def score(
   """
   tokens, mask = jax.device_get((rollout.tokens, rollout.mask))
   texts = completion_texts(tokenizer, tokens, mask)
-  rows = []
-  for example, group in zip(prompts.examples, texts, strict=True):
-    for text in group:
-      scores = reward(example.prompt, text, example.ground_truth)
-      if "reward" not in scores:
-        raise UserError(
-          f"the reward function {reward!r} returned the scores {sorted(scores)}; 'reward' "
-          "must be among them"
-        )
-      if taken := _TAKEN & scores.keys():
-        raise UserError(
-          f"the reward function {reward!r} returned a score named {min(taken)!r}; the "
-          f"names {', '.join(sorted(_TAKEN))} are those of statistics of the reward"
-        )
-      rows.append(scores)
+  pairs = zip(prompts.examples, texts, strict=True)
+  outcomes = scorer(
+    [Job(x.prompt, t, x.ground_truth, x.metadata) for x, group in pairs for t in group]
+  )
+  for outcome in outcomes:
+    _check_names(outcome)
+
+  def shaped(values: list, dtype: type) -> np.ndarray:
+    return np.asarray(values, dtype).reshape(mask.shape[:2])
 
   def told(name: str) -> np.ndarray:
-    values = [row.get(name, math.nan) for row in rows]
-    return np.asarray(values, np.float32).reshape(mask.shape[:2])
+    return shaped([x.scores.get(name, math.nan) for x in outcomes], np.float32)
 
   rewards = told("reward")
-  valid = np.isfinite(rewards)
-  names = sorted({name for row in rows for name in row} - {"reward"})
-  parts = {name: np.where(valid, told(name), np.float32(np.nan)) for name in names}
-  return Scores(texts, np.where(valid, rewards, np.float32(0)), valid, parts)
+  # A reward too large for float32 is found here only.
+  valid = np.isfinite(rewards) & shaped([not x.reason for x in outcomes], bool)
+  reasons = np.where(valid, "", shaped([x.reason or "nan" for x in outcomes], object))
+  names = sorted({name for x in outcomes for name in x.scores} - {"reward"})
+  return Scores(
+    texts=texts,
+    rewards=np.where(valid, rewards, np.float32(0)),
+    valid=valid,
+    parts={name: np.where(valid, told(name), np.float32(np.nan)) for name in names},
+    reasons=reasons,
+    detail=next((f"{x.reason}: {x.detail}" for x in outcomes if x.reason), ""),
+  )
+
+
+def _check_names(outcome: Outcome) -> None:
+  scores = outcome.scores
+  if "reward" not in scores and not outcome.reason:
+    raise UserError(
+      f"the reward function returned the scores {sorted(scores)}; 'reward' must be among "
+      "them"
+    )
+  if taken := _TAKEN & scores.keys():
+    raise UserError(
+      f"the reward function returned a score named {min(taken)!r}; the names "
+      f"{', '.join(sorted(_TAKEN))} are those of statistics of the reward"
+    )
+
+
+def check_scored(scores: Scores, max_unscorable: float) -> None:
+  """Stops a run in which too many completions could not be scored.
+
+  Args:
+    scores: of all completions of a step.
+    max_unscorable: fraction of them.
+
+  Raises:
+    UserError: with how many there are for each reason, and what the first one says.
+  """
+  unscorable = 1 - scores.valid.mean()
+  if unscorable > max_unscorable:
+    counts = ", ".join(f"{reason} {n}" for reason, n in _counts(scores).items() if n)
+    raise UserError(
+      f"{unscorable:.1%} of the step's {scores.valid.size} completions could not be scored "
+      f"({counts}); scoring.max_unscorable allows {max_unscorable:.1%}. The first one: "
+      f"{scores.detail}"
+    )
+
+
+def _counts(scores: Scores) -> dict[str, int]:
+  return {reason: int(np.sum(scores.reasons == reason)) for reason in REASONS}
 
 
 def finite_mean(values: np.ndarray) -> float:
@@ -156,8 +224,9 @@ def rollout_metrics(rollout: Rollout, scores: Scores) -> dict[str, float]:
     scores: of the same completions.
 
   Returns:
-    Scalars. Statistics of rewards are over completions that could be scored, nan if there
-    are none; a group without two different rewards counts as one of zero variance.
+    Scalars; `unscorable/REASON` is a number of completions. Statistics of rewards are over
+    completions that could be scored, nan if there are none; a group without two different
+    rewards counts as one of zero variance.
   """
   mask, finished = jax.device_get((rollout.mask, rollout.finished))
   rewards, valid = scores.rewards, scores.valid
@@ -173,6 +242,7 @@ def rollout_metrics(rollout: Rollout, scores: Scores) -> dict[str, float]:
   metrics = {name: float(value) for name, value in metrics.items()}
   metrics["tokens/generated"] = int(mask.sum())
   metrics["completions/generated"] = rewards.size
+  metrics |= {f"unscorable/{reason}": n for reason, n in _counts(scores).items()}
   return metrics | {f"reward/{name}": finite_mean(x) for name, x in scores.parts.items()}
 
 

@@ -11,8 +11,10 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.pipeline import batches
 from pgax.data.prompts import CollateDemonstrations, CollatePrompts
+from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import batch_sharding
+from pgax.rewards.pool import Scorer
 from pgax.training.checkpoint import Checkpoints
 from pgax.training.collect import Collector
 from pgax.training.config import RunConfig
@@ -22,7 +24,7 @@ from pgax.training.health import check_finite, check_sampler
 from pgax.training.imitation import make_imitation_step
 from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
-from pgax.training.policy import load_params
+from pgax.training.policy import end_ids, load_params
 from pgax.training.records import Sample, make_samples
 from pgax.training.rollout import Sampler, Stopwatch
 from pgax.training.state import (
@@ -44,16 +46,25 @@ class Run:
     config: the run.
     tokenizer: of the model.
     workdir: folder of the run, open already (see `training.workdir`).
+    scorer: applies the reward function; open as long as the run is used.
   """
 
-  def __init__(self, config: RunConfig, tokenizer: PreTrainedTokenizerFast, workdir: Path):
+  def __init__(
+    self,
+    config: RunConfig,
+    tokenizer: PreTrainedTokenizerFast,
+    workdir: Path,
+    scorer: Scorer,
+  ):
     self.config, self.tokenizer = config, tokenizer
     self.mesh = make_mesh(config.mesh.fsdp, config.mesh.model)
     self.model = Decoder(config.model)
     sampling = config.sampling
     self.collate = CollatePrompts(tokenizer, sampling.max_prompt_tokens)
     demonstrations = CollateDemonstrations(self.collate, sampling.max_tokens)
-    self.sampler = Sampler(self.model, tokenizer, self.mesh, sampling.max_tokens)
+    self.sampler = Sampler(
+      self.model, tokenizer, self.mesh, sampling.max_tokens, end_ids(config, tokenizer)
+    )
     # Both learners' optimizers are of one kind: the state has one layout in both stages.
     critic_optimizer = make_optimizer(config.critic.optimizer)
     self.learner, self.warm_learner = (
@@ -63,13 +74,17 @@ class Run:
     self.abstract = abstract_state(self.learner, self.mesh)
     self.shardings = shardings_of(self.abstract)
     self.imitation_step = make_imitation_step(
-      self.model, self.warm_learner.optimizer, shardings=self.shardings
+      self.model,
+      self.warm_learner.optimizer,
+      chunk=config.logit_chunk,
+      shardings=self.shardings,
     )
     make_step = functools.partial(
       make_train_step,
       self.learner,
       microbatches=config.microbatches,
       temperature=sampling.temperature,
+      chunk=config.logit_chunk,
       shardings=self.shardings,
     )
     critic = config.algorithm.critic
@@ -82,7 +97,10 @@ class Run:
       "warm_start": batches(train, demonstrations, warm.batch_size, 2 * config.seed),
       "reinforce": batches(train, self.collate, sampling.prompts, 2 * config.seed + 1),
     }
-    self.collector = Collector(config, self.sampler, lambda: self._next("reinforce"))
+    self.scorer = scorer
+    self.collector = Collector(
+      config, self.sampler, scorer, lambda: self._next("reinforce")
+    )
     self.checkpoints = Checkpoints(workdir, config.keep_checkpoints)
 
   def start(self) -> TrainState:
@@ -94,6 +112,9 @@ class Run:
       return state
     config = self.config
     state = init_state(self.warm_learner, self.mesh, config.seed)
+    if config.model_path:
+      params = hf.load_params(Path(config.model_path), config.model, self.shardings.params)
+      state = state.replace(params=params)
     if config.policy_from:
       params, _ = load_params(self.model, self.mesh, Path(config.policy_from))
       state = state.replace(params=params)
@@ -160,6 +181,4 @@ class Run:
     problems = [self.config.task.held_out[i] for i in range(count)]
     # As many at a time as a rollout has completions: the same memory.
     size = self.config.sampling.prompts * self.config.sampling.group
-    return evaluate(
-      self.sampler, state.params, problems, self.collate, self.config.reward, size
-    )
+    return evaluate(self.sampler, state.params, problems, self.collate, self.scorer, size)

@@ -9,6 +9,7 @@ import optax
 from jax.sharding import Mesh
 
 from pgax.models.heads import with_decoder
+from pgax.models.parameters import matrices
 from pgax.models.partitioning import init_params, param_shardings, replicated
 from pgax.training.config import OptimizerConfig
 from pgax.training.learner import Learner
@@ -57,7 +58,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     b1=config.b1,
     b2=config.b2,
     weight_decay=config.weight_decay,
-    mask=lambda params: jax.tree.map(lambda x: x.ndim > 1, params),
+    mask=matrices,
   )
   return optax.chain(optax.clip_by_global_norm(config.clip_norm), adamw)
 

@@ -51,6 +51,7 @@ def make_train_step(
   *,
   microbatches: int = 1,
   temperature: float = 1.0,
+  chunk: int = 128,
   learn_policy: bool = True,
   shardings: TrainState | None = None,
 ) -> Callable[[TrainState, Rollout, Feedback], tuple[TrainState, Update]]:
@@ -60,6 +61,7 @@ def make_train_step(
     learner: what learns, and how.
     microbatches: parts that an optimizer step's gradient is summed up from.
     temperature: of the policy.
+    chunk: positions whose logits stand in memory at a time; see `completion_logp`.
     learn_policy: whether the policy learns; without it the critic alone does.
     shardings: of the state (see `shardings_of`). What comes out is then laid out as
       what went in, and the second step is the first one's program.
@@ -80,15 +82,18 @@ def make_train_step(
   def in_parts(function: Callable[[Rollout], Array], rollout: Rollout) -> Array:
     return join(jax.lax.map(function, split(rollout, microbatches)))
 
+  def logp_of(params: PyTree, part: Rollout | Batch) -> tuple[Array, Array]:
+    return token_logp(model, params, part, temperature, chunk)
+
   def score(params: PyTree, rollout: Rollout) -> Array:
-    return in_parts(lambda part: token_logp(model, params, part, temperature)[0], rollout)
+    return in_parts(lambda part: logp_of(params, part)[0], rollout)
 
   def estimate(params: PyTree, rollout: Rollout) -> Array:
     outputs = in_parts(lambda part: token_outputs(critic, params, part), rollout)
     return algorithm.critic.loss.values(outputs)
 
   def objective(critic_params, params, part: Batch, coef: Array) -> tuple[Array, tuple]:
-    logp, entropy = token_logp(model, params, part, temperature)
+    logp, entropy = logp_of(params, part)
     outputs = token_outputs(critic, critic_params, part) if critic else None
     total, sums = loss(algorithm, logp, part, coef, outputs)
     return total, (sums, masked_sum(entropy, part.mask))

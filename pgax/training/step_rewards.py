@@ -43,7 +43,8 @@ def step_rewards(
   for n, k in np.ndindex(*mask.shape[:2]):
     example, text = prompts.examples[n], texts[n][k]
     ids = tokens[n, k][mask[n, k]]
-    for end, value in reward(example.prompt, text, example.ground_truth):
+    found = reward(example.prompt, text, example.ground_truth, example.metadata)
+    for end, value in found:
       if not 0 < end <= len(text) or not np.isfinite(value):
         raise UserError(
           f"the step reward function {reward!r} returned a step that ends at {end} with "

@@ -18,6 +18,8 @@ _FREE = frozenset(
     "checkpoint_every",
     "keep_checkpoints",
     "samples_every",
+    "scoring.max_unscorable",
+    "scoring.workers",
   }
 )
 

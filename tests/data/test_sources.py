@@ -9,7 +9,7 @@ from experiments.configs.gsm8k import get_config
 from experiments.configuration import freeze
 from pgax.data import byte_tokenizer, gsm8k
 from pgax.data.sources import read_gsm8k
-from pgax.rewards import final_answer
+from pgax.rewards import Math, R1Zero, final_answer
 from pgax.training.preflight import check_run
 
 EXCERPT = Path(__file__).parent / "gsm8k"
@@ -27,6 +27,23 @@ def test_reference_solutions_are_right_and_changed_ones_wrong(path, count):
     assert final_answer("", example.solution, example.ground_truth)["reward"] == 1.0
     changed = example.solution + "1"
     assert final_answer("", changed, example.ground_truth)["reward"] == 0.0
+
+
+@pytest.mark.parametrize(("path", "count"), FILES)
+def test_verifiers_of_mathematics_agree_on_every_solution(path, count):
+  verifier, r1_zero, seen = Math(), R1Zero(), 0
+  for example in read_gsm8k(path):
+    truth, other = example.ground_truth, str(int(example.ground_truth) + 1)
+    for answer, right in ((truth, 1.0), (other, 0.0), (truth + "1", 0.0)):
+      solution = example.solution.rpartition("####")[0]
+      for text in (f"{solution}#### {answer}", f"{solution}\\boxed{{{answer}}}"):
+        assert verifier("", text, truth)["reward"] == right
+      tagged = f"{solution}</think> <answer>{answer}</answer>"
+      assert r1_zero("", tagged, truth)["reward"] == right
+    assert verifier("", example.solution, truth)["reward"] == 1.0
+    assert verifier("", example.solution, example.solution)["reward"] == 1.0
+    seen += 1
+  assert seen == count
 
 
 def test_excerpt_has_its_notice_and_no_overlap():

@@ -10,7 +10,8 @@ import pytest
 from experiments.configuration import entry, freeze, from_json, run_config, to_json
 from pgax import algorithms
 from pgax.data import addition
-from pgax.rewards import final_answer
+from pgax.rewards import Code, Combined, Math, combine, final_answer
+from pgax.rewards.code import Limits
 from pgax.training import RunConfig, UserError
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "configs"
@@ -116,3 +117,25 @@ def test_a_saved_function_that_is_gone(name):
   saved = to_json(config()) | {"reward": name}
   with pytest.raises(UserError, match="saved configuration can't be used"):
     from_json(saved)
+
+
+def test_rewards_may_be_entries_in_entries():
+  functions = {"math": entry(Math, plain=False), "marked": final_answer}
+  reward = entry(combine, functions=functions, weights={"math": 1.0, "marked": 0.5})
+  given = run_config("x", entry(addition, digits=1), reward, entry(algorithms.grpo))
+  given.reward.weights.math = 2.0  # as the command line sets it
+  expected = Combined((("marked", final_answer, 0.5), ("math", Math(plain=False), 2.0)))
+  assert freeze(given).reward == expected
+  saved = json.loads(json.dumps(to_json(given)))
+  assert freeze(from_json(saved)).reward == expected
+  given.reward.functions.math.plane = True
+  with pytest.raises(UserError, match=r"config.reward.functions.math has no key 'plane'"):
+    freeze(given)
+
+
+def test_fields_of_an_arguments_value_can_be_set():
+  given = run_config("x", entry(addition, digits=1), entry(Code), entry(algorithms.grpo))
+  given.reward.limits.seconds = 2.0
+  saved = json.loads(json.dumps(to_json(given)))
+  for config_dict in (given, from_json(saved)):
+    assert freeze(config_dict).reward == Code(Limits(seconds=2.0))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pgax.models import Decoder, DecoderConfig, completion_logits
-from pgax.models.attention import rotate
 from pgax.models.cache import NEVER, Cache, empty_segment, token_positions
 from pgax.models.partitioning import init_params
+from pgax.models.rope import RopeScaling, angles, frequencies, rotate
 from pgax.models.scoring import read_prompts
 from tests import tiny
 
@@ -33,7 +33,7 @@ def test_logits_depend_on_the_past_only(whole):
 
 def test_cache_gives_the_same_as_reading_at_once(whole):
   apply = jax.jit(tiny.MODEL.apply)
-  segment = empty_segment((2, 3, 9, 2, 8), 2, jnp.float32)  # more slots than tokens
+  segment = empty_segment((2, 2, 3, 9, 2, 8), jnp.float32)  # more slots than tokens
   cache, pieces = Cache(None, segment, jnp.int32(0)), []
   for start, stop in ((0, 3), (3, 4), (4, 5), (5, 7)):
     logits, cache = apply(
@@ -64,8 +64,8 @@ def test_shared_prefix_is_exact(whole):
 def test_prompt_stands_in_memory_once():
   tokens, mask = tiny.prompts()
   _, cache = read_prompts(tiny.MODEL, tiny.params(), tokens, mask, group=3, slots=6)
-  assert cache.prefix.keys[0].shape == (4, 1, 5, 2, 8)
-  assert cache.suffix.keys[0].shape == (4, 3, 6, 2, 8)
+  assert cache.prefix.keys.shape == (2, 4, 1, 5, 2, 8)
+  assert cache.suffix.keys.shape == (2, 4, 3, 6, 2, 8)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -98,13 +98,16 @@ def test_rotation_is_relative_and_keeps_length():
   rng = np.random.default_rng(1)
   q, k = rng.normal(size=(2, 1, 1, 1, 1, 8)).astype(np.float32)
 
+  def at(position):
+    positions = jnp.full((1, 1, 1), position, jnp.int32)
+    return angles(positions, *frequencies(1e4, 8, RopeScaling()))
+
   def score(i, j):
-    at = [np.full((1, 1, 1), p, np.int32) for p in (i, j)]
-    return float(np.sum(rotate(q, at[0], 1e4) * rotate(k, at[1], 1e4)))
+    return float(np.sum(rotate(q, at(i)) * rotate(k, at(j))))
 
   assert score(5, 3) == pytest.approx(score(102, 100), rel=1e-3)
   assert score(5, 3) != pytest.approx(score(5, 4), rel=1e-3)
-  turned = rotate(q, np.full((1, 1, 1), 9, np.int32), 1e4)
+  turned = rotate(q, at(9))
   assert float(np.linalg.norm(turned)) == pytest.approx(float(np.linalg.norm(q)), rel=1e-5)
 
 

@@ -15,6 +15,7 @@ from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts, PromptBatch
 from pgax.models.partitioning import batch_sharding
 from pgax.rewards import final_answer
+from pgax.rewards.pool import InProcess
 from pgax.training import enable_compilation_cache
 from pgax.training.evaluation import evaluate
 from pgax.training.learner import Learner
@@ -43,7 +44,9 @@ def main(fsdp: int, model: int) -> None:
   drawn = sampler(state.params, prompts, jax.random.key(0), temperature=1.0, group=2)
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(5)]  # no multiple of devices
   collate = CollatePrompts(sampler.tokenizer, max_prompt_tokens=5)
-  evaluated = evaluate(sampler, state.params, problems, collate, final_answer, batch_size=3)
+  evaluated = evaluate(
+    sampler, state.params, problems, collate, InProcess(final_answer), batch_size=3
+  )
   rollout = jax.device_put(tiny.rollout(n=16, group=2), place)
   feedback = jax.device_put(tiny.feedback(n=16, group=2), place)
   state, told = step(state, rollout, feedback)

@@ -102,12 +102,15 @@ def test_other_shapes_and_other_structure_are_named(tmp_path):
   checkpoints = Checkpoints(tmp_path)
   checkpoints.save(_state(), POSITIONS)
   wider = Decoder(dataclasses.replace(tiny.CONFIG, mlp_dim=64))
-  told = r"mlp.down is \(48, 32\) there and \(64, 32\) here"
+  told = r"mlp.down is \(2, 48, 32\) there and \(2, 64, 32\) here"
   with pytest.raises(UserError, match=told):
     checkpoints.restore(_state(model=wider))
   deeper = Decoder(dataclasses.replace(tiny.CONFIG, num_layers=3))
-  with pytest.raises(UserError, match=r"blocks_2.*absent there"):
+  with pytest.raises(UserError, match=r"is \(2, 32, .* there and \(3, 32, .* here"):
     checkpoints.restore(_state(model=deeper))
+  normed = Decoder(dataclasses.replace(tiny.CONFIG, post_norms=True))
+  with pytest.raises(UserError, match=r"post_norm.*absent there"):
+    checkpoints.restore(_state(model=normed))
 
 
 def test_half_a_checkpoint_is_none(tmp_path):

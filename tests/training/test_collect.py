@@ -7,6 +7,7 @@ import pytest
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts
+from pgax.rewards.pool import InProcess
 from pgax.training.collect import Collector
 from pgax.training.mesh import make_mesh
 from pgax.training.rollout import Sampler
@@ -33,7 +34,7 @@ class Prompts:
 def collect(algorithm, reward, seed=0, **changes):
   config = tiny.run_config(algorithm=algorithm, reward=reward, **changes)
   prompts = Prompts()
-  collector = Collector(config, SAMPLER, prompts)
+  collector = Collector(config, SAMPLER, InProcess(reward), prompts)
   experience, feedback, metrics = collector(tiny.params(), jax.random.key(seed))
   return experience, jax.device_get(feedback), metrics, prompts.batches
 
@@ -41,7 +42,7 @@ def collect(algorithm, reward, seed=0, **changes):
 def graded(even_only):
   """A reward that differs in a group, or not, by the prompt's number."""
 
-  def reward(prompt, completion, ground_truth):
+  def reward(prompt, completion, ground_truth, metadata):
     varies = int(ground_truth) % 2 == 0 or not even_only
     return {"reward": float(len(completion) + sum(map(ord, completion))) if varies else 1.0}
 
@@ -73,13 +74,15 @@ def test_refill_keeps_groups_that_differ_until_the_batch_is_full():
     ids = rollout.tokens[n, k][rollout.mask[n, k]]
     text = TOKENIZER.decode(ids, skip_special_tokens=True)
     assert text == experience.scores.texts[n][k]
-    expected = graded(True)("", text, numbers[n])["reward"]
+    expected = graded(True)("", text, numbers[n], {})["reward"]
     assert feedback.rewards[n, k] == expected
 
 
 def test_refill_is_bounded_and_what_is_missing_takes_no_part():
-  def same(prompt, completion, ground_truth):
-    return graded(False)("", completion, "0") if ground_truth == "21" else {"reward": 1.0}
+  def same(prompt, completion, ground_truth, metadata):
+    return (
+      graded(False)("", completion, "0", {}) if ground_truth == "21" else {"reward": 1.0}
+    )
 
   experience, feedback, metrics, batches = collect(algorithms.dapo(max_batches=3), same)
   assert batches == 3 and metrics["sampling/filled"] == 0.25
@@ -104,13 +107,15 @@ def test_batches_of_a_refill_are_drawn_with_different_keys():
       seen.append(sampler(*arguments))
       return seen[-1]
 
-  Collector(config, Spy(), lambda: prompts)(tiny.params(), jax.random.key(0))
+  Collector(config, Spy(), InProcess(config.reward), lambda: prompts)(
+    tiny.params(), jax.random.key(0)
+  )
   first, second = (np.asarray(rollout.tokens) for rollout in seen)
   assert np.any(first != second)
 
 
 def test_greedy_baseline():
-  def reward(prompt, completion, ground_truth):
+  def reward(prompt, completion, ground_truth, metadata):
     value = float(sum(map(ord, completion)))
     return {"reward": np.nan if ground_truth == "12" else value}
 
@@ -123,7 +128,7 @@ def test_greedy_baseline():
 
 
 def test_steps():
-  def first_and_last(prompt, completion, ground_truth):
+  def first_and_last(prompt, completion, ground_truth, metadata):
     return [StepReward(len(completion), 2.0)] if completion else []
 
   experience, feedback, _, _ = collect(

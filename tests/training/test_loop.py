@@ -257,6 +257,15 @@ def test_another_run_of_another_shape(whole, tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
+def test_another_run_of_a_models_directory_has_another_tokenizer(whole, tmp_path):
+  saved = {"model": dataclasses.asdict(tiny.CONFIG) | {"path": "some/model"}}
+  shutil.copytree(whole[1], tmp_path / "other")
+  (tmp_path / "other" / "config.json").write_text(json.dumps(saved))
+  config = tiny.run_config(policy_from=str(tmp_path / "other"))
+  with pytest.raises(UserError, match="policy_from: its policy is one of model.path"):
+    run(tmp_path / "run", config)
+
+
 def test_another_run_of_another_model_of_the_same_shape(whole, tmp_path):
   saved = {"model": dataclasses.asdict(tiny.CONFIG) | {"rope_theta": 500.0}}
   shutil.copytree(whole[1], tmp_path / "other")

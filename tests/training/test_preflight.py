@@ -6,8 +6,9 @@ import pytest
 
 from pgax import algorithms
 from pgax.data import Task, byte_tokenizer
-from pgax.rewards import addition_steps
-from pgax.training import SamplingConfig, UserError, WarmStartConfig
+from pgax.rewards import Code, Combined, addition_steps
+from pgax.rewards.code import Limits
+from pgax.training import SamplingConfig, ScoringConfig, UserError, WarmStartConfig
 from pgax.training.preflight import check_run
 from pgax.types import Example
 from tests import tiny
@@ -166,6 +167,24 @@ def test_settings_out_of_range(make, told):
 def test_every_preset_passes(preset):
   steps = addition_steps if preset is algorithms.grpo_process else None
   check(tiny.run_config(algorithm=preset(minibatches=2), step_reward=steps, steps=20))
+
+
+def test_a_deadline_is_longer_than_a_sandboxs_limit():
+  code = Code(Limits(seconds=5.0))
+  for reward in (code, Combined((("code", code, 1.0), ("any", tiny.any_reward, 0.5)))):
+    config = tiny.run_config(reward=reward, scoring=ScoringConfig(workers=1, deadline=5.0))
+    with pytest.raises(
+      UserError, match=r"scoring.deadline is 5\.0 .*limits.seconds is 5\.0"
+    ):
+      check(config)
+
+
+def test_a_checkpoints_tokenizer_may_have_more_tokens_than_its_model(tmp_path):
+  few = dataclasses.replace(tiny.CONFIG, vocab_size=20)
+  (tmp_path / "config.json").write_text('{"eos_token_id": 2}')
+  config = tiny.run_config(model=few, model_path=str(tmp_path))
+  with pytest.raises(UserError, match=r"has token \d+; model.vocab_size is 20"):
+    check(config)
 
 
 def test_a_warm_start_that_is_not_done_needs_no_solutions():

@@ -6,6 +6,7 @@ import pytest
 
 from pgax.data import CollatePrompts, byte_tokenizer
 from pgax.rewards import final_answer
+from pgax.rewards.pool import InProcess
 from pgax.training.evaluation import evaluate
 from pgax.training.mesh import make_mesh
 from pgax.training.records import make_samples
@@ -14,7 +15,7 @@ from pgax.types import Example
 from tests import tiny
 
 TOKENIZER = byte_tokenizer()
-EXAMPLES = [Example(f"{i}+1=", str(i + 1)) for i in range(4)]
+EXAMPLES = [Example(f"{i}+1=", str(i + 1), metadata={"i": i}) for i in range(4)]
 COLLATE = CollatePrompts(TOKENIZER, 5)
 PROMPTS, ROLLOUT = COLLATE(EXAMPLES), tiny.rollout()
 
@@ -22,16 +23,17 @@ PROMPTS, ROLLOUT = COLLATE(EXAMPLES), tiny.rollout()
 def test_reward_function_sees_its_own_completion():
   seen = []
 
-  def reward(prompt, completion, ground_truth):
-    seen.append((prompt, completion, ground_truth))
+  def reward(prompt, completion, ground_truth, metadata):
+    seen.append((prompt, completion, metadata))
     return {"reward": len(seen), "half": len(seen) / 2}
 
-  scores = score(reward, TOKENIZER, PROMPTS, ROLLOUT)
+  scores = score(InProcess(reward), TOKENIZER, PROMPTS, ROLLOUT)
   np.testing.assert_array_equal(scores.rewards, np.arange(1, 17).reshape(4, 4))
   assert scores.rewards.dtype == np.float32
   np.testing.assert_array_equal(scores.parts["half"], scores.rewards / 2)
   assert rollout_metrics(ROLLOUT, scores)["reward/half"] == 4.25
   assert [p for p, _, _ in seen] == [e.prompt for e in EXAMPLES for _ in range(4)]
+  assert [m["i"] for _, _, m in seen] == [i for i in range(4) for _ in range(4)]
   assert [t for _, t, _ in seen] == [text for group in scores.texts for text in group]
   for (n, k), text in np.ndenumerate(np.array(scores.texts, dtype=object)):
     ids = np.asarray(ROLLOUT.tokens)[n, k][np.asarray(ROLLOUT.mask)[n, k]]
@@ -42,7 +44,9 @@ def test_what_is_not_finite_is_unscorable_and_not_zero():
   values = iter(
     [1.0, np.nan, 0.0, np.inf] + [0.5] * 4 + [np.nan] * 4 + [0.0, 0.0, 0.0, 1.0]
   )
-  scores = score(lambda *_: {"reward": next(values)}, TOKENIZER, PROMPTS, ROLLOUT)
+  scores = score(
+    InProcess(lambda *_: {"reward": next(values)}), TOKENIZER, PROMPTS, ROLLOUT
+  )
   assert scores.valid.sum() == 10 and np.all(np.isfinite(scores.rewards))
   told = rollout_metrics(ROLLOUT, scores)
   assert told["reward/mean"] == pytest.approx(4 / 10)
@@ -57,24 +61,24 @@ def test_reward_must_be_among_the_scores():
   with pytest.raises(
     ValueError, match=r"returned the scores \['accuracy'\]; 'reward' must"
   ):
-    score(lambda *_: {"accuracy": 1.0}, TOKENIZER, PROMPTS, ROLLOUT)
+    score(InProcess(lambda *_: {"accuracy": 1.0}), TOKENIZER, PROMPTS, ROLLOUT)
 
 
 def test_names_of_statistics_are_taken():
   with pytest.raises(
     ValueError, match="a score named 'std'; the names mean, std, unscorable"
   ):
-    score(lambda *_: {"reward": 1.0, "std": 1.0}, TOKENIZER, PROMPTS, ROLLOUT)
+    score(InProcess(lambda *_: {"reward": 1.0, "std": 1.0}), TOKENIZER, PROMPTS, ROLLOUT)
 
 
 def test_nothing_scorable_has_no_mean():
-  scores = score(lambda *_: {"reward": np.nan}, TOKENIZER, PROMPTS, ROLLOUT)
+  scores = score(InProcess(lambda *_: {"reward": np.nan}), TOKENIZER, PROMPTS, ROLLOUT)
   told = rollout_metrics(ROLLOUT, scores)
   assert np.isnan(told["reward/mean"]) and told["reward/unscorable"] == 1
 
 
 def test_samples_are_aligned():
-  scores = score(final_answer, TOKENIZER, PROMPTS, ROLLOUT)
+  scores = score(InProcess(final_answer), TOKENIZER, PROMPTS, ROLLOUT)
   samples = make_samples(TOKENIZER, PROMPTS, ROLLOUT, scores, ROLLOUT.logp * 2, limit=6)
   assert len(samples) == 6
   for index, sample in enumerate(samples):
@@ -89,20 +93,24 @@ def test_evaluation_counts_every_problem_once():
   sampler = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), max_tokens=4)
   seen = []
 
-  def reward(prompt, completion, ground_truth):
+  def reward(prompt, completion, ground_truth, metadata):
     seen.append(prompt)
     if prompt == "6+1=":
       return {"reward": float("nan"), "part": 100.0}  # of no part: it was not scored
     return {"reward": float(prompt < "2"), "part": 2.0}
 
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(7)]
-  found = evaluate(sampler, tiny.params(), problems, COLLATE, reward, batch_size=3)
+  found = evaluate(
+    sampler, tiny.params(), problems, COLLATE, InProcess(reward), batch_size=3
+  )
   assert seen == [e.prompt for e in problems]  # fillers of the last batch are not scored
   assert found.accuracy == found.parts["reward"] == pytest.approx(2 / 6)
   assert found.problems == 7 and found.unscorable == pytest.approx(1 / 7)
   assert found.parts["part"] == 2.0
   assert len(found.samples) == 7 and found.samples[6].reward is None
-  again = evaluate(sampler, tiny.params(), problems, COLLATE, reward, batch_size=7)
+  again = evaluate(
+    sampler, tiny.params(), problems, COLLATE, InProcess(reward), batch_size=7
+  )
   assert [s.completion for s in again.samples] == [s.completion for s in found.samples]
 
 
@@ -110,7 +118,7 @@ def test_accuracy_is_the_score_of_that_name():
   sampler = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), max_tokens=4)
   scores = {"reward": 1.5, "accuracy": 0.25}
   found = evaluate(
-    sampler, tiny.params(), EXAMPLES, COLLATE, lambda *_: scores, batch_size=4
+    sampler, tiny.params(), EXAMPLES, COLLATE, InProcess(lambda *_: scores), batch_size=4
   )
   assert found.accuracy == 0.25 and found.parts["reward"] == 1.5
 

@@ -40,7 +40,7 @@ def test_a_completion_that_was_cut_has_no_eos():
 
 
 def test_characters_of_several_tokens():
-  def words(prompt, completion, truth):
+  def words(prompt, completion, truth, metadata):
     return [StepReward(1, 2.0), StepReward(2, 3.0)]
 
   rewards, ends = call(words, texts=["é é"])

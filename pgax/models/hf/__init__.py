@@ -1,0 +1,18 @@
+"""Checkpoint directories of transformers, read and written without torch."""
+
+from pgax.models.hf.config import FAMILIES, from_hf, to_hf
+from pgax.models.hf.load import check, eos_ids, load_config, load_params, saved_dtype
+from pgax.models.hf.save import DTYPES, save
+
+__all__ = [
+  "DTYPES",
+  "FAMILIES",
+  "check",
+  "eos_ids",
+  "from_hf",
+  "load_config",
+  "load_params",
+  "save",
+  "saved_dtype",
+  "to_hf",
+]

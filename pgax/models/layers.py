@@ -1,0 +1,59 @@
+"""The parts of a block that look at one token at a time: normalisation, feed-forward."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from pgax.models.config import DecoderConfig
+from pgax.types import Array
+
+fan_in = nn.initializers.variance_scaling(1.0, "fan_in", "normal")
+zeros = nn.initializers.zeros
+
+
+class RMSNorm(nn.Module):
+  """Root-mean-square normalisation of the last axis (arXiv 1910.07467), in float32.
+
+  `x / sqrt(mean(x**2) + eps)` times `scale`, or times `1 + scale` with a unit offset.
+  """
+
+  config: DecoderConfig
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    offset = self.config.unit_offset_norm
+    init = zeros if offset else nn.initializers.ones
+    init = nn.with_logical_partitioning(init, ("norm",))
+    scale = self.param("scale", init, (x.shape[-1],))
+    wide = x.astype(jnp.float32)
+    mean_square = jnp.mean(wide**2, axis=-1, keepdims=True)
+    normal = wide * jax.lax.rsqrt(mean_square + self.config.norm_eps)
+    return (normal * (1.0 + scale if offset else scale)).astype(x.dtype)
+
+
+class GatedMLP(nn.Module):
+  """Gated feed-forward layer, `(f(x W_gate) * x W_up) W_down` (arXiv 2002.05202).
+
+  `f` is SiLU (SwiGLU) or the tanh approximation of GELU (GeGLU).
+  """
+
+  config: DecoderConfig
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    c = self.config
+    wide = nn.with_logical_partitioning(fan_in, ("embed", "mlp"))
+    narrow = nn.with_logical_partitioning(fan_in, ("mlp", "embed"))
+    gate = x @ self.param("gate", wide, (c.embed_dim, c.mlp_dim)).astype(x.dtype)
+    up = x @ self.param("up", wide, (c.embed_dim, c.mlp_dim)).astype(x.dtype)
+    down = self.param("down", narrow, (c.mlp_dim, c.embed_dim)).astype(x.dtype)
+    if c.mlp_bias:
+      wide = nn.with_logical_partitioning(zeros, ("mlp",))
+      gate += self.param("gate_bias", wide, (c.mlp_dim,)).astype(x.dtype)
+      up += self.param("up_bias", wide, (c.mlp_dim,)).astype(x.dtype)
+    gate = nn.silu(gate) if c.activation == "silu" else nn.gelu(gate, approximate=True)
+    out = (gate * up) @ down
+    if c.mlp_bias:
+      narrow = nn.with_logical_partitioning(zeros, ("embed",))
+      out += self.param("down_bias", narrow, (c.embed_dim,)).astype(x.dtype)
+    return out

@@ -1,0 +1,150 @@
+"""Rotary position embeddings, and how their wavelengths are stretched."""
+
+import dataclasses
+import math
+
+import jax.numpy as jnp
+import numpy as np
+
+from pgax.types import Array
+
+KINDS = ("none", "linear", "llama3", "yarn")
+
+
+@dataclasses.dataclass(frozen=True)
+class RopeScaling:
+  """How rotary wavelengths are stretched, so that a model reads longer texts.
+
+  A kind ignores the fields that it has no use for.
+
+  Attributes:
+    kind: `none`; `linear`, every wavelength times `factor` (arXiv 2306.15595); `llama3`,
+      only the long ones, with a smooth passage (arXiv 2407.21783); or `yarn`, by the number
+      of turns within the trained length (arXiv 2309.00071).
+    factor: by which the longest wavelengths grow.
+    trained_length: tokens that the model was first trained on; `llama3` and `yarn`.
+    low_freq_factor: `llama3` scales fully what turns fewer times than this.
+    high_freq_factor: `llama3` leaves alone what turns more often than this.
+    beta_fast: `yarn` leaves alone what turns more often than this.
+    beta_slow: `yarn` scales fully what turns fewer times than this.
+    attention_factor: `yarn` multiplies queries and keys by it; 0 for `0.1 ln(factor) + 1`.
+    truncate: whether `yarn` rounds the ends of its passage to whole features.
+  """
+
+  kind: str = "none"
+  factor: float = 1.0
+  trained_length: int = 0
+  low_freq_factor: float = 1.0
+  high_freq_factor: float = 4.0
+  beta_fast: float = 32.0
+  beta_slow: float = 1.0
+  attention_factor: float = 0.0
+  truncate: bool = True
+
+  def __post_init__(self):
+    if self.kind not in KINDS:
+      raise ValueError(
+        f"model.rope_scaling.kind is {self.kind!r}; it must be one of {', '.join(KINDS)}"
+      )
+    if not self.factor > 0:
+      raise ValueError(f"model.rope_scaling.factor is {self.factor}; it must be positive")
+    if self.kind in ("llama3", "yarn") and self.trained_length < 1:
+      raise ValueError(
+        f"model.rope_scaling.trained_length is {self.trained_length}; it must be at least "
+        f"1 for {self.kind}"
+      )
+    if self.kind == "llama3" and not 0 < self.low_freq_factor < self.high_freq_factor:
+      raise ValueError(
+        f"model.rope_scaling.low_freq_factor is {self.low_freq_factor}; it must be "
+        f"positive and below high_freq_factor, which is {self.high_freq_factor}"
+      )
+    if self.kind == "yarn" and not 0 < self.beta_slow < self.beta_fast:
+      raise ValueError(
+        f"model.rope_scaling.beta_slow is {self.beta_slow}; it must be positive and below "
+        f"beta_fast, which is {self.beta_fast}"
+      )
+    if self.attention_factor < 0:
+      raise ValueError(
+        f"model.rope_scaling.attention_factor is {self.attention_factor}; it must not be "
+        "negative"
+      )
+
+
+def frequencies(
+  theta: float, head_dim: int, scaling: RopeScaling
+) -> tuple[np.ndarray, float]:
+  """Angular frequencies of the pairs of features, and the factor of sine and cosine.
+
+  Unscaled they are `theta**(-2 i / D)`. Computed in float32 as the models were trained: at
+  positions of 10**5 the last bit of a frequency is seen in the angle.
+
+  Args:
+    theta: base of the wavelengths.
+    head_dim: number of features, `D`.
+    scaling: how to stretch the wavelengths.
+
+  Returns:
+    `[D / 2]` float32, radians a token, and a float.
+  """
+  exponent = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
+  plain = np.float32(1) / np.float32(theta) ** exponent
+  slow = plain / np.float32(scaling.factor)
+  if scaling.kind == "none":
+    return plain, 1.0
+  if scaling.kind == "linear":
+    return slow, 1.0
+  if scaling.kind == "llama3":
+    low, high = scaling.low_freq_factor, scaling.high_freq_factor
+    turns = scaling.trained_length * plain / (2 * math.pi)
+    keep = np.clip((turns - low) / (high - low), 0, 1)
+    return ((1 - keep) * slow + keep * plain).astype(np.float32), 1.0
+
+  def feature(turns: float) -> float:
+    """The pair that turns so many times within the trained length."""
+    length = scaling.trained_length / (turns * 2 * math.pi)
+    return head_dim * math.log(length) / (2 * math.log(theta))
+
+  first, last = feature(scaling.beta_fast), feature(scaling.beta_slow)
+  if scaling.truncate:
+    first, last = math.floor(first), math.ceil(last)
+  first, last = max(first, 0), min(last, head_dim - 1)
+  # A passage of no width is a step; the width only keeps the division defined.
+  width = last - first if last != first else 0.001
+  stretch = np.clip((np.arange(head_dim // 2, dtype=np.float32) - first) / width, 0, 1)
+  mixed = (slow * stretch + plain * (1 - stretch)).astype(np.float32)
+  grown = 0.1 * math.log(scaling.factor) + 1.0 if scaling.factor > 1 else 1.0
+  return mixed, scaling.attention_factor or grown
+
+
+def angles(positions: Array, frequency: Array, factor: float) -> Array:
+  """Cosines and sines to turn features by.
+
+  Args:
+    positions: `[...]` int.
+    frequency: `[D / 2]`, radians a token.
+    factor: of both.
+
+  Returns:
+    `[2, ..., D / 2]` float32.
+  """
+  angle = positions[..., None].astype(jnp.float32) * frequency
+  return jnp.stack([jnp.cos(angle), jnp.sin(angle)]) * jnp.float32(factor)
+
+
+def rotate(x: Array, turn: Array) -> Array:
+  """Rotary position embedding: turns pairs of features by position-dependent angles.
+
+  Feature `i` of the first half and of the second half turn together by
+  `position * frequency[i]`. Source: RoFormer, arXiv 2104.09864.
+
+  Args:
+    x: `[..., H, D]` queries or keys.
+    turn: `[2, ..., D / 2]` from `angles`, without the axis of heads.
+
+  Returns:
+    `[..., H, D]`, the dtype of `x`.
+  """
+  cos, sin = turn[..., None, :]
+  first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+  turned = [first * cos - second * sin, second * cos + first * sin]
+  return jnp.concatenate(turned, axis=-1).astype(x.dtype)

@@ -1,0 +1,196 @@
+"""System calls that put the calling process into a sandbox: Linux, by ctypes, no library.
+
+Everything is done in a process that was started for it and holds one thread. The standard
+library only: the programs of the sandbox run in a bare interpreter.
+"""
+
+import ctypes
+import os
+import resource
+import sys
+from pathlib import Path
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+# <linux/sched.h>, <sys/mount.h>, <sys/prctl.h>, <linux/capability.h>
+_NEW_MOUNTS, _NEW_CGROUPS, _NEW_NAMES = 0x00020000, 0x02000000, 0x04000000
+_NEW_IPC, _NEW_USERS, _NEW_PROCESSES, _NEW_NETWORK = (
+  0x08000000,
+  0x10000000,
+  0x20000000,
+  0x40000000,
+)
+_READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC = 1, 2, 4, 8
+_REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 32, 4096, 16384, 1 << 18
+_DETACH = 2
+_DIE_WITH_PARENT, _DUMPABLE, _NO_NEW_PRIVILEGES = 1, 4, 38
+_CAPABILITY_VERSION = 0x20080522
+# A user that owns nothing. One for each sandbox: limits on processes count by user.
+_FIRST_USER, _NOBODY = 1_900_000_000, 65534
+# Flags of a mount that a user namespace may not take away, by those of statvfs.
+_LOCKED = {
+  "ST_NOSUID": _NO_SUID,
+  "ST_NODEV": _NO_DEVICES,
+  "ST_NOEXEC": _NO_EXEC,
+  "ST_NOATIME": 1024,
+  "ST_NODIRATIME": 2048,
+  "ST_RELATIME": 1 << 21,
+}
+
+
+def _check(result: int, what: str) -> None:
+  if result:
+    number = ctypes.get_errno()
+    raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _control(option: int, value: int) -> None:
+  if sys.platform == "linux":
+    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+
+
+def die_with_parent() -> None:
+  """The calling process is killed when the thread that started it ends."""
+  _control(_DIE_WITH_PARENT, 9)
+
+
+def hide_memory() -> None:
+  """Processes of the same user can neither trace nor read the calling one from here on."""
+  _control(_DUMPABLE, 0)
+
+
+def unshare() -> bool:
+  """New namespaces of everything; processes forked from here on are alone in theirs.
+
+  Returns:
+    Whether there is a user namespace too. Root, which needs none to make the others, gets
+    none: it becomes another user instead.
+
+  Raises:
+    OSError: if the system does not allow it.
+  """
+  kinds = _NEW_MOUNTS | _NEW_CGROUPS | _NEW_NAMES | _NEW_IPC | _NEW_PROCESSES | _NEW_NETWORK
+  if os.geteuid() == 0 and _libc.unshare(kinds) == 0:
+    return False
+  user, group = os.geteuid(), os.getegid()
+  _check(_libc.unshare(kinds | _NEW_USERS), "unshare")
+  Path("/proc/self/setgroups").write_text("deny")
+  Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+  Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+  return True
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
+  raw = [x.encode() if x else None for x in (source, target, kind)]
+  found = _libc.mount(*raw, ctypes.c_ulong(flags), data.encode() or None)
+  _check(found, f"mount {source} on {target}")
+
+
+def _bind(root: str, path: str) -> None:
+  """Makes a file or folder readable, and no more, under the new root."""
+  target = root + path
+  if os.path.isdir(path):
+    os.makedirs(target, exist_ok=True)
+  else:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    Path(target).touch()
+  _mount(path, target, None, _BIND | _RECURSIVE)
+  if path.startswith("/dev/"):
+    return
+  found = os.statvfs(target).f_flag
+  kept = 0
+  for name, flag in _LOCKED.items():
+    kept |= flag if found & getattr(os, name) else 0
+  flags = _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES | kept
+  _mount("none", target, None, flags)
+
+
+def change_root(root: str, disk: int) -> None:
+  """A file system of its own: Python, the system's libraries, and an empty folder.
+
+  Args:
+    root: an empty folder; nothing is written there that others see.
+    disk: bytes that can be written in `/work`, which is where the process then is.
+  """
+  _mount("none", "/", None, _RECURSIVE | _PRIVATE)
+  _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, "size=1m,mode=755")
+  for name in ("lib", "lib64", "bin"):
+    path = f"/{name}"
+    if os.path.islink(path):
+      os.symlink(os.readlink(path), root + path)
+    elif os.path.isdir(path):
+      _bind(root, path)
+  inside = os.path.realpath(sys.base_prefix)
+  for path in ("/usr", *([] if inside.startswith("/usr/") else [inside])):
+    if path != "/":
+      _bind(root, path)
+  for name in ("null", "zero", "urandom"):
+    _bind(root, f"/dev/{name}")
+  if inside != sys.base_prefix and not os.path.exists(root + sys.base_prefix):
+    os.makedirs(os.path.dirname(root + sys.base_prefix), exist_ok=True)
+    os.symlink(inside, root + sys.base_prefix)
+  os.mkdir(f"{root}/work")
+  size = f"size={disk},nr_inodes=1024,mode=777"
+  _mount("tmpfs", f"{root}/work", "tmpfs", _NO_SUID | _NO_DEVICES, size)
+  _mount("none", root, None, _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES)
+  os.chdir(root)
+  _check(_libc.pivot_root(b".", b"."), "pivot_root")
+  _check(_libc.umount2(b".", _DETACH), "umount")
+  os.chdir("/work")
+
+
+def set_limits(
+  cpu_seconds: int, memory: int, file_size: int, processes: int, open_files: int
+) -> None:
+  """Hard limits of the calling process and of those that it starts, each by itself.
+
+  Args:
+    cpu_seconds: of processor time.
+    memory: bytes of address space.
+    file_size: bytes of a file.
+    processes: of the user, threads included; root is exempt.
+    open_files: at a time.
+  """
+  limits = {
+    resource.RLIMIT_CPU: cpu_seconds,
+    resource.RLIMIT_AS: memory,
+    resource.RLIMIT_FSIZE: file_size,
+    resource.RLIMIT_NPROC: processes,
+    resource.RLIMIT_NOFILE: open_files,
+    resource.RLIMIT_CORE: 0,
+  }
+  for kind, value in limits.items():
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def drop_privileges(user: int) -> None:
+  """Gives up capabilities, and root becomes a user that owns nothing.
+
+  Args:
+    user: number that makes it another user than those of other sandboxes; negative to
+      stay root, where another user could not read what Python needs.
+  """
+  _control(_NO_NEW_PRIVILEGES, 1)
+  if os.geteuid() == 0 and user >= 0:
+    os.setgroups([])
+    try:
+      _become(_FIRST_USER + user)
+    except OSError:  # a container that knows only some users
+      _become(_NOBODY)
+  if sys.platform == "linux":
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+
+
+def _become(user: int) -> None:
+  os.setresgid(user, user, user)
+  os.setresuid(user, user, user)
+
+
+def readable_by_others(path: str) -> bool:
+  """Whether any user can read a file of this name, by the modes of it and its folders."""
+  here = Path(path).resolve()
+  folders = all(folder.stat().st_mode & 0o001 for folder in here.parents)
+  return folders and bool(here.stat().st_mode & 0o004)

@@ -1,0 +1,109 @@
+"""The program that goes into a sandbox: `python -I -S launcher.py TASK READY`.
+
+It reads what to do from a file that is open as TASK, isolates itself, writes a byte to
+READY and does it. Where there is no byte the sandbox could not be made. Nothing of pgax is
+loaded but the files beside this one, and no package that is installed.
+"""
+
+import json
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+
+def _load_neighbours() -> None:
+  """Lets files beside this one be imported by their names, without importing pgax."""
+  for name in ("pgax", "pgax.rewards", "pgax.rewards.code"):
+    sys.modules[name] = types.ModuleType(name)
+  here = os.path.dirname(os.path.abspath(__file__))
+  sys.modules["pgax.rewards.code"].__path__ = [here]
+
+
+def _program(task: dict[str, Any]) -> Callable[[], None]:
+  """What to do inside; whatever it takes of pgax is loaded here, while it can be read."""
+  match task["role"]:
+    case "script":
+      return lambda: _run_script(task["code"])
+    case "candidate":
+      from pgax.rewards.code import candidate
+
+      return lambda: candidate.serve(task["code"], *task["fds"])
+    case _:
+      from pgax.rewards.code import isolation, judge
+
+      def run() -> None:
+        isolation.hide_memory()
+        judge.judge(task["tests"], *task["fds"])
+
+      return run
+
+
+def _run_script(code: str) -> None:
+  namespace = types.ModuleType("__main__")
+  sys.modules["__main__"] = namespace
+  sys.argv = ["solution.py"]
+  exec(compile(code, "<solution>", "exec"), vars(namespace))
+
+
+def main() -> None:
+  """Isolates the process, and runs what it is given."""
+  _load_neighbours()
+  from pgax.rewards.code import isolation
+
+  with os.fdopen(int(sys.argv[1])) as file:
+    task = json.load(file)
+  ready = int(sys.argv[2])
+  try:
+    program = _program(task)
+    isolation.die_with_parent()
+    namespaces = task["level"] == "namespaces"
+    if namespaces:
+      isolation.unshare()
+    user = os.getpid()
+    process = os.fork()
+    if process:
+      for fd in (ready, *task.get("fds", [])):
+        os.close(fd)  # or the other side would never see the end of it
+      _, status = os.waitpid(process, 0)
+      os._exit(os.waitstatus_to_exitcode(status) % 256)
+    if namespaces:
+      isolation.change_root(task["folder"], task["limits"]["file_size"])
+    else:
+      os.chdir("/work" if task["level"] == "bubblewrap" else task["folder"])
+      user = user if isolation.readable_by_others(os.__file__) else -1
+      if os.geteuid() == 0 and user >= 0:
+        os.chmod(".", 0o777)
+    isolation.set_limits(**task["limits"])
+    isolation.drop_privileges(user)
+    isolation.die_with_parent()  # becoming another user has cleared it
+    # From here on the code is to blame: said once, before it can say anything itself.
+    os.write(ready, b"1")
+    os.close(ready)
+  except BaseException as error:
+    print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    os._exit(1)
+  _finish(program)
+
+
+def _finish(program: Callable[[], None]) -> None:
+  """Ends as Python does, but with no more than a status."""
+  status = 0
+  try:
+    program()
+  except SystemExit as error:
+    status = error.code if isinstance(error.code, int) else int(error.code is not None)
+  except BaseException as error:
+    print(f"{type(error).__name__}: {error}"[:500], file=sys.stderr)
+    status = 1
+  try:
+    sys.stdout.flush()
+    sys.stderr.flush()
+  except BaseException:
+    status = status or 1
+  os._exit(status % 256)
+
+
+if __name__ == "__main__":
+  main()

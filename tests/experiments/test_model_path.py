@@ -1,0 +1,116 @@
+"""A run from a checkpoint directory of transformers, and the directory that comes out."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from experiments.configuration import entry, freeze, from_json, run_config, to_json
+from pgax import algorithms
+from pgax.data import addition, byte_tokenizer
+from pgax.data.tokenizer import load_tokenizer
+from pgax.models import Decoder, hf
+from pgax.training import UserError, train
+from pgax.training.metrics import read_lines
+from pgax.training.policy import export_policy, load_policy
+from tests.models.hf.families import CASES
+from tests.tiny import any_reward
+
+FAMILIES = {case.name: case for case in CASES}
+# One family in the test command; the others take as long each.
+RUNS = [
+  name if name == "qwen3" else pytest.param(name, marks=pytest.mark.slow)
+  for name in FAMILIES
+]
+
+
+def directory(path, name="qwen3"):
+  """A checkpoint directory with a tokenizer, as transformers saves it."""
+  case = FAMILIES[name]
+  case = dataclasses.replace(case, settings=case.settings | {"vocab_size": 264})
+  case.make().save_pretrained(path)
+  byte_tokenizer().save_pretrained(path)
+  return path
+
+
+def config(path):
+  """Two steps of GRPO on one-digit sums, from a directory."""
+  task = entry(addition, digits=1)
+  config = run_config("hf", task, any_reward, entry(algorithms.grpo))
+  config.model.path = str(path)
+  config.warm_start.steps, config.steps, config.eval_problems = 0, 2, 4
+  config.sampling.prompts, config.sampling.group = 4, 4
+  config.sampling.max_prompt_tokens, config.sampling.max_tokens = 5, 8
+  return config
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_trained_and_exported(tmp_path, name):
+  given = config(directory(tmp_path / "model", name))
+  run, workdir = freeze(given), tmp_path / "run"
+  tokenizer = load_tokenizer(tmp_path / "model")
+  result = train(run, tokenizer, workdir, to_json(given), progress=False)
+  assert result.finished
+  rows = read_lines(workdir / "metrics.jsonl")[1:]
+  assert [row["step"] for row in rows] == [1, 2]
+  assert all(row["ratio/sampler_error"] < 1e-4 for row in rows)
+  assert any(row["grad_norm"] > 0 for row in rows)
+
+  for _ in range(2):  # the second replaces the first
+    export_policy(run, result.state.params, tokenizer, workdir / "export")
+  theirs = transformers.AutoModelForCausalLM.from_pretrained(
+    workdir / "export", attn_implementation="eager"
+  )
+  tokens = np.random.default_rng(0).integers(3, 259, (2, 7))
+  with torch.no_grad():
+    expected = theirs(torch.tensor(tokens)).logits.numpy()
+  params = load_policy(freeze(from_json(to_json(given))), workdir).params
+  positions = jnp.broadcast_to(jnp.arange(7), (2, 1, 7))
+  ours, _ = Decoder(run.model).apply(params, jnp.asarray(tokens)[:, None], positions)
+  np.testing.assert_allclose(ours[:, 0], expected, rtol=1e-4, atol=1e-4)
+  start = hf.load_params(tmp_path / "model", run.model, _anywhere(params))
+  moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), params, start)
+  assert max(jax.tree.leaves(moved)) > 0
+  assert load_tokenizer(workdir / "export").encode("1+1=") == tokenizer.encode("1+1=")
+
+
+def _anywhere(params):
+  return jax.tree.map(lambda x: x.sharding, params)
+
+
+def test_the_directory_decides_the_shape(tmp_path):
+  given = config(directory(tmp_path / "model"))
+  assert freeze(given).model == hf.load_config(tmp_path / "model")
+  given.model.dtype = "bfloat16"
+  assert freeze(given).model.dtype == "bfloat16"
+  given.model.embed_dim = 48
+  with pytest.raises(UserError, match="config.model.embed_dim is 48 and config.model.path"):
+    freeze(given)
+
+
+def test_eos_of_the_model_ends_completions(tmp_path):
+  path = directory(tmp_path / "model")
+  (path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 7]}))
+  assert hf.eos_ids(path) == (2, 7)
+  (path / "generation_config.json").unlink()
+  assert hf.eos_ids(path) == (2,)
+
+
+def test_what_does_not_fit_is_said_before_the_start(tmp_path):
+  given = config(tmp_path / "nowhere")
+  with pytest.raises(UserError, match="nowhere.*config.json can't be read"):
+    freeze(given)
+  path = directory(tmp_path / "model")
+  both = config(path)
+  both.policy_from = "other"
+  with pytest.raises(UserError, match="only one of them can give the weights"):
+    freeze(both)
+  (path / "model.safetensors").unlink()
+  with pytest.raises(UserError, match="model"):
+    train(freeze(config(path)), byte_tokenizer(), tmp_path / "run", {}, progress=False)
+  assert not (tmp_path / "run").exists()

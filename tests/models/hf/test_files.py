@@ -1,0 +1,201 @@
+"""Checkpoint directories: what is refused and how it is told, dtypes, tokenizers."""
+
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+from transformers import AutoTokenizer
+
+from pgax.data.tokenizer import byte_tokenizer
+from pgax.models import Decoder
+from pgax.models.hf import from_hf, load_config, load_params, save
+from pgax.models.partitioning import init_params, param_shardings
+from pgax.training.mesh import make_mesh
+from tests.models.hf import families
+
+CASE = families.CASES[1]  # a Llama with tied embeddings
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+Q = "model.layers.1.self_attn.q_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+  path = tmp_path_factory.mktemp("saved")
+  families.write(CASE, path)
+  return path
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+  """A copy of the directory, to be spoilt."""
+  return shutil.copytree(saved, tmp_path / "copy")
+
+
+def load(path, dtype=jnp.float32):
+  config = load_config(path)
+  return load_params(path, config, param_shardings(Decoder(config), make_mesh()), dtype)
+
+
+def change(path, edit):
+  """Edits the tensors of a directory."""
+  tensors = load_file(path / WEIGHTS)
+  edit(tensors)
+  save_file(tensors, path / WEIGHTS, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+  ("edit", "told"),
+  [
+    (lambda t: t.pop(Q), rf"{Q} is missing"),
+    (lambda t: t.update({Q: t[Q][:3]}), rf"{Q}.* shape \(3, 32\).* asks for \(32, 32\)"),
+    (lambda t: t.update(score=t[Q]), "tensor score .* is surplus"),
+    (
+      lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"] + 1}),
+      "lm_head.weight .* differs",
+    ),
+    (lambda t: t.update({Q: t[Q].astype(np.int8)}), rf"{Q} .* is I8; known are F64"),
+  ],
+)
+def test_tensors_that_do_not_fit_are_named(copy, edit, told):
+  change(copy, edit)
+  with pytest.raises(ValueError, match=told):
+    load(copy)
+
+
+def test_what_is_harmless_is_taken(copy, saved):
+  change(
+    copy,
+    lambda t: t.update(
+      {
+        "lm_head.weight": t["model.embed_tokens.weight"].copy(),
+        "model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(4, np.float32),
+      }
+    ),
+  )
+  jax.tree.map(np.testing.assert_array_equal, load(copy), load(saved))
+
+
+def test_broken_files_are_named(copy):
+  (copy / WEIGHTS).write_bytes(b"\x08")
+  with pytest.raises(ValueError, match=r"model\.safetensors is not a safetensors file"):
+    load(copy)
+  (copy / WEIGHTS).unlink()
+  with pytest.raises(ValueError, match=r"model\.safetensors is absent"):
+    load(copy)
+  (copy / INDEX).write_text(json.dumps({"weight_map": {Q: "part.safetensors"}}))
+  with pytest.raises(ValueError, match=r"part\.safetensors is absent"):
+    load(copy)
+  save_file({"other": np.ones(1, np.float32)}, copy / "part.safetensors")
+  with pytest.raises(ValueError, match=rf"{Q} is not in .*part\.safetensors"):
+    load(copy)
+  (copy / "config.json").write_text("{")
+  with pytest.raises(ValueError, match=r"config\.json is not JSON"):
+    load_config(copy)
+  (copy / "config.json").unlink()
+  with pytest.raises(ValueError, match=r"config\.json can't be read"):
+    load_config(copy)
+
+
+@pytest.mark.parametrize(
+  ("changes", "told"),
+  [
+    ({"architectures": ["FooForCausalLM"]}, "FooForCausalLM is not known; known are Llama"),
+    ({"hidden_size": None}, "lacks hidden_size"),
+    ({"hidden_act": "gelu"}, "activation gelu is not known; known are silu"),
+    ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "rope_type dynamic"),
+    ({"rope_parameters": {"rope_type": "linear"}}, "linear lack factor"),
+    ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
+    ({"use_bidirectional_attention": True}, "use_bidirectional_attention is true"),
+    ({"num_key_value_heads": 3}, "num_kv_heads is 3; it must divide"),
+  ],
+)
+def test_settings_without_a_match_are_named(copy, changes, told):
+  path = copy / "config.json"
+  path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+  with pytest.raises(ValueError, match=told):
+    load_config(copy)
+
+
+def test_older_names_of_rotary_settings():
+  sizes = {
+    "vocab_size": 10,
+    "hidden_size": 8,
+    "intermediate_size": 8,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 64,
+  }
+  llama = {"model_type": "llama", "rope_theta": 5e5}
+  scaling = {"type": "linear", "factor": 4.0}
+  config = from_hf(sizes | llama | {"rope_scaling": scaling})
+  assert config.rope_theta == 5e5 and config.num_kv_heads == 2 and config.head_dim == 4
+  assert (config.rope_scaling.kind, config.rope_scaling.factor) == ("linear", 4.0)
+  yarn = {"rope_type": "yarn", "factor": 2.0, "mscale": 1.0, "mscale_all_dim": 0.5}
+  config = from_hf(sizes | llama | {"rope_scaling": yarn})
+  assert config.rope_scaling.trained_length == 64
+  expected = (0.1 * np.log(2) + 1) / (0.05 * np.log(2) + 1)
+  assert config.rope_scaling.attention_factor == pytest.approx(expected)
+  gemma = {"model_type": "gemma3_text", "rope_theta": 1e6, "rope_local_base_freq": 1e4}
+  config = from_hf(sizes | gemma | {"sliding_window": 4, "sliding_window_pattern": 3})
+  assert config.sliding_layers == (True, True, False, True, True, False)
+  assert (config.rope_theta, config.local_rope_theta) == (1e6, 1e4)
+  assert config.tie_embeddings and config.head_dim == 256
+  plain = from_hf(sizes | {"model_type": "mistral", "sliding_window": None})
+  assert plain.sliding_window == 0
+
+
+def test_bfloat16_in_and_out(saved, tmp_path):
+  params, config = load(saved), load_config(saved)
+  save(tmp_path / "half", config, params, None, saved, dtype="bfloat16")
+  stored = load_file(tmp_path / "half" / WEIGHTS)
+  assert {str(x.dtype) for x in stored.values()} == {"bfloat16"}
+  back = CASE.model.from_pretrained(tmp_path / "half")
+  assert back.dtype == torch.bfloat16
+  rounded = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
+  for dtype in (jnp.bfloat16, jnp.float32):
+    found = load(tmp_path / "half", dtype)
+    assert {x.dtype for x in jax.tree.leaves(found)} == {jnp.dtype(dtype)}
+    jax.tree.map(np.testing.assert_array_equal, found, rounded)
+
+
+def test_tokenizer_and_its_chat_template_go_along(saved, tmp_path):
+  tokenizer = byte_tokenizer()
+  tokenizer.chat_template = (
+    "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}\n{% endfor %}"
+  )
+  path = tmp_path / "with_tokenizer"
+  save(path, load_config(saved), load(saved), tokenizer)
+  back = AutoTokenizer.from_pretrained(path)
+  chat = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "é4"}]
+  for tokenize in (True, False):
+    expected = tokenizer.apply_chat_template(chat, tokenize=tokenize)
+    assert back.apply_chat_template(chat, tokenize=tokenize) == expected
+  written = json.loads((path / "config.json").read_text())
+  assert written["eos_token_id"] == tokenizer.eos_token_id
+
+
+def test_bad_exports_are_refused(saved, tmp_path):
+  params, config = load(saved), load_config(saved)
+  full = tmp_path / "full"
+  full.mkdir()
+  (full / "note").touch()
+  with pytest.raises(ValueError, match="not an empty directory"):
+    save(full, config, params, None)
+  with pytest.raises(ValueError, match=r"dtype is 'int8'; it must be one of float32"):
+    save(tmp_path / "x", config, params, None, dtype="int8")
+  other = families.CASES[0]
+  families.write(other, tmp_path / "other")
+  with pytest.raises(ValueError, match=r"of another model: .*tie_embeddings.* differ"):
+    save(tmp_path / "x", config, params, None, tmp_path / "other")
+  untied = load_config(tmp_path / "other")
+  with pytest.raises(ValueError, match=r"unembedding must be of \(32, 160\); it is absent"):
+    save(tmp_path / "x", untied, params, None)
+  fresh = init_params(Decoder(untied), jax.random.key(0))
+  with pytest.raises(ValueError, match=r"parameter .* is surplus"):
+    save(tmp_path / "x", config, fresh, None)
+  assert not (tmp_path / "x").exists()

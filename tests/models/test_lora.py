@@ -1,0 +1,122 @@
+"""Adapters: nothing at the start, a change of low rank then, and the base untouched."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pgax.models import Decoder, completion_logits
+from pgax.models.lora import LoraConfig, apply, init, merge, shardings
+from pgax.models.partitioning import abstract_params, init_params, param_shardings
+from pgax.training.mesh import make_mesh
+from tests import tiny
+
+CONFIG = LoraConfig(rank=2, alpha=6.0)
+ROLLOUT = tiny.rollout()
+
+
+@pytest.fixture(scope="module")
+def trained():
+  """Adapters as after some training: nothing is zero."""
+  fresh = init(CONFIG, tiny.params(), jax.random.key(0))
+  leaves, structure = jax.tree.flatten(fresh)
+  keys = jax.random.split(jax.random.key(1), len(leaves))
+  noise = [0.1 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
+  return jax.tree.unflatten(structure, noise)
+
+
+def same(left, right):
+  return jax.tree.all(jax.tree.map(lambda x, y: bool(jnp.all(x == y)), left, right))
+
+
+def test_nothing_changes_at_the_start():
+  fresh = init(CONFIG, tiny.params(), jax.random.key(0))
+  assert same(merge(CONFIG, tiny.params(), fresh), tiny.params())
+  a = fresh["params"]["blocks"]["attention"]["query"]["a"]
+  assert a.shape == (2, 32, 2) and float(jnp.std(a)) == pytest.approx(32**-0.5, rel=0.3)
+  assert fresh["params"]["blocks"]["attention"]["out"]["b"].shape == (2, 2, 32)
+
+
+def test_merged_is_the_sum_for_every_layer(trained):
+  merged = merge(CONFIG, tiny.params(), trained)["params"]["blocks"]["attention"]
+  base, change = (x["params"]["blocks"]["attention"] for x in (tiny.params(), trained))
+  x = np.random.default_rng(0).normal(size=(5, 32)).astype(np.float32)
+  for layer in range(2):
+    a, b = (np.asarray(change["query"][name][layer]) for name in "ab")
+    expected = np.einsum("ne,ehd->nhd", x, base["query"][layer])
+    expected += 3.0 * np.einsum("nr,rhd->nhd", x @ a, b)
+    found = np.einsum("ne,ehd->nhd", x, merged["query"][layer])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    difference = np.asarray(merged["out"][layer] - base["out"][layer]).reshape(32, 32)
+    assert np.linalg.matrix_rank(difference, tol=1e-4) == 2
+
+
+def test_gradients_reach_the_adapters_only(trained):
+  r = ROLLOUT
+
+  @jax.jit
+  @jax.value_and_grad
+  def loss(both):
+    params = apply(CONFIG, *both)
+    logits = completion_logits(
+      tiny.MODEL, params, r.prompt_tokens, r.prompt_mask, r.tokens, r.mask
+    )
+    return jnp.mean(jnp.where(r.mask[..., None], logits, 0) ** 2)
+
+  value, (base, adapters) = loss((tiny.params(), trained))
+  assert not any(bool(jnp.any(x)) for x in jax.tree.leaves(base))
+  assert all(bool(jnp.any(x)) for x in jax.tree.leaves(adapters))
+  # Merged for export is what was applied in training.
+  merged = merge(CONFIG, tiny.params(), trained)
+  zero = init(CONFIG, tiny.params(), jax.random.key(0))
+  np.testing.assert_allclose(loss((merged, zero))[0], value, rtol=1e-5)
+
+
+def test_the_base_is_shared(trained):
+  before = jax.tree.map(np.array, tiny.params())
+  merged = merge(CONFIG, tiny.params(), trained)
+  assert merged["params"]["embedding"] is tiny.params()["params"]["embedding"]
+  assert same(before, tiny.params())
+
+
+def test_targets_are_patterns():
+  some = dataclasses.replace(CONFIG, targets=("blocks.*.[gq]*", "unembedding"))
+  model = Decoder(dataclasses.replace(tiny.CONFIG, tie_embeddings=False))
+  params = init_params(model, jax.random.key(0))
+  adapters = init(some, params, jax.random.key(0))["params"]
+  assert set(adapters) == {"blocks", "unembedding"}
+  assert {k: set(v) for k, v in adapters["blocks"].items()} == {
+    "attention": {"query"},
+    "mlp": {"gate"},
+  }
+  with pytest.raises(ValueError, match=r"'blocks.x' *, which is none of blocks.attention"):
+    init(dataclasses.replace(CONFIG, targets=("blocks.x",)), params, jax.random.key(0))
+  with pytest.raises(ValueError, match="none of"):  # a norm is no matrix
+    init(dataclasses.replace(CONFIG, targets=("*norm*",)), params, jax.random.key(0))
+
+
+def test_adapters_lie_beside_their_matrices(trained):
+  mesh = make_mesh()
+  places = shardings(
+    CONFIG, abstract_params(tiny.MODEL, mesh), param_shardings(tiny.MODEL, mesh)
+  )
+  query = places["params"]["blocks"]["attention"]["query"]
+  assert tuple(query["a"].spec) == (None, "fsdp", None)
+  assert tuple(query["b"].spec) == (None, None, "model", None)
+  assert jax.tree.structure(places) == jax.tree.structure(trained)
+  jax.device_put(trained, places)
+
+
+@pytest.mark.parametrize(
+  ("changes", "told"),
+  [
+    ({"rank": 0}, "lora.rank is 0; it must be at least 1"),
+    ({"alpha": float("nan")}, "lora.alpha is nan; it must be positive"),
+    ({"targets": ()}, "lora.targets is empty"),
+  ],
+)
+def test_bad_settings(changes, told):
+  with pytest.raises(ValueError, match=told):
+    LoraConfig(**changes)

@@ -1,0 +1,328 @@
+"""Code that attacks: the machine, the process that runs it, and the verdict.
+
+What a machine can't isolate is not tried on it: there the report must say so.
+"""
+
+import os
+import socket
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from pgax.rewards.code import Code, Limits, isolation_report
+from pgax.rewards.code.sandbox import LEVELS, available
+
+# Small: an attack that is not stopped early is stopped at the limit.
+LIMITS = Limits(seconds=1.5, cpu_seconds=1, memory=256 * 2**20, file_size=2**16)
+AVAILABLE = [level for level in LEVELS if available(level)]
+TEST = "assert f(2) == 'expected'"
+CASE = {"input": "2", "output": "expected"}
+
+
+@pytest.fixture(params=AVAILABLE)
+def level(request):
+  return request.param
+
+
+def score(code, level, test=TEST, limits=LIMITS):
+  return Code(limits, isolation=level)("", code, "", {"tests": test})["reward"]
+
+
+def printed(code, level, limits=LIMITS):
+  """The reward of a program that must print `expected`."""
+  return Code(limits, isolation=level)("", code, "", {"cases": [CASE]})["reward"]
+
+
+def test_the_strongest_level_here_isolates_all_that_is_tried():
+  report = isolation_report()
+  assert report.level in AVAILABLE
+  if report.level == "limits":
+    assert "NOT isolated: network" in str(report)
+    return
+  assert all(value for name, value in vars(report).items() if name != "level")
+  assert "NOT isolated: nothing that was tried" in str(report)
+  assert "never isolated: system calls are not filtered" in str(report)
+
+
+def test_limits_alone_are_said_to_be_little():
+  report = isolation_report("limits")
+  assert report.memory and report.file_size
+  assert not report.network and "NOT isolated: network" in str(report)
+  assert report.processes or "could stop it, or forge" in str(report)
+  assert "outlives its scoring" in str(report)
+
+
+@pytest.mark.parametrize(
+  "code",
+  [
+    "while True: pass",
+    "import time\ntime.sleep(1000)",
+    "import signal, time\nfor s in range(1, 32):\n"
+    "  try: signal.signal(s, signal.SIG_IGN)\n  except (OSError, ValueError): pass\n"
+    "while True: pass",
+    "def f(x):\n  while True: pass",
+    "def f(x):\n  while True: yield 1",
+    "def f(x): return f(x)",
+    "def f(x): return 10 ** 10 ** 10",
+  ],
+)
+def test_endless_work_ends(code, level):
+  begun = time.monotonic()
+  assert score(code, level, "assert list(f(2)) == [1]") == 0.0
+  assert printed(code + "\nf(2)", level) == 0.0
+  assert time.monotonic() - begun < 2 * LIMITS.seconds + 2
+
+
+def _running(mark):
+  """Processes on this machine whose command line holds a mark."""
+  found = []
+  for path in Path("/proc").glob("[0-9]*/cmdline"):
+    try:
+      if mark.encode() in path.read_bytes():
+        found.append(path)
+    except OSError:  # it has ended
+      pass
+  return found
+
+
+BOMB = """
+import os
+while True:
+  try:
+    if not os.fork():
+      os.setsid()
+      os.execv("/usr/bin/sleep", ["sleep", "30", "{mark}"])
+  except OSError:
+    break
+print("expected")
+def f(x): return "expected"
+"""
+
+
+def test_a_fork_bomb_stays_small_and_leaves_nothing(level):
+  if level == "limits":
+    assert "outlives its scoring" in str(isolation_report(level))
+    return
+  mark = uuid.uuid4().hex
+  code = BOMB.format(mark=mark)
+  # It gets no further than its limit, so it may go on and even be right.
+  assert score(code, level) in (0.0, 1.0)
+  assert printed("import os\nwhile True: os.fork()", level) == 0.0
+  time.sleep(0.1)
+  assert _running(mark) == []
+
+
+def test_the_limit_on_processes_is_that_of_the_limits(level):
+  if level == "limits":  # root is exempt, and of a user all other processes count too
+    return
+  assert isolation_report(level).process_count
+  code = "import os, time\nn = 0\ntry:\n  while n < 50:\n    if not os.fork():\n"
+  code += "      time.sleep(1); os._exit(0)\n    n += 1\nexcept OSError: pass\n"
+  code += "def f(x): return n"
+  assert score(code, level, "assert 1 <= f(2) <= 16") == 1.0
+
+
+@pytest.mark.parametrize(
+  "code",
+  [
+    "x = bytearray(2**40)",
+    "x = []\nwhile True: x.append(bytearray(2**20))",
+    "def f(x): return [0] * 10**9",
+    "def f(x): return 'a' * 10**8",
+    "def f(x):\n  x = []\n  x.append(x)\n  return x",
+    "def f(x):\n  x = []\n  for _ in range(10**5): x = [x]\n  return x",
+  ],
+)
+def test_memory_bombs(code, level):
+  assert score(code, level) == 0.0
+  assert printed(code + "\nprint(f(2))", level) == 0.0
+
+
+@pytest.mark.parametrize(
+  "code",
+  [
+    "while True: print('expected' * 1000)",
+    "import os\nwhile True: os.write(1, b'x' * 2**20)",
+    "import sys\nwhile True: sys.stderr.write('x' * 2**20)",
+    "with open('large', 'wb') as file:\n  while True: file.write(bytes(2**20))",
+  ],
+)
+def test_huge_output_is_cut(code, level):
+  assert printed(code, level) == 0.0
+  assert score(code, level) == 0.0
+
+
+def test_many_files_are_no_more_than_one(level):
+  if level == "limits":
+    assert not isolation_report(level).writing
+    return
+  code = "n = 0\ntry:\n  for i in range(100):\n    with open(str(i), 'wb') as file:\n"
+  code += "      n += file.write(bytes(2**14))\nexcept OSError: pass\ndef f(x): return n"
+  assert score(code, level, f"assert f(2) <= {LIMITS.file_size}") == 1.0
+
+
+def test_the_environment_is_empty_and_that_of_others_unreadable(level, monkeypatch):
+  monkeypatch.setenv("A_SECRET", "expected")
+  code = "import os\ndef f(x): return sorted(os.environ)"
+  assert score(code, level, "assert set(f(2)) <= {'LC_CTYPE', 'PWD'}") == 1.0
+  code = "import glob\ndef f(x):\n  for name in glob.glob('/proc/*/environ'):\n    try:\n"
+  code += "      if b'A_SECRET' in open(name, 'rb').read(): return 'expected'\n"
+  code += "    except OSError: pass"
+  assert (score(code, level) == 0.0) or not isolation_report(level).environment
+
+
+def test_files_of_the_parent_can_not_be_read(level, tmp_path):
+  file = tmp_path / "secret"
+  file.write_text("expected")
+  code = f"def f(x): return open({str(file)!r}).read()"
+  # Where reading is not isolated, the folder's own mode may still keep it from this one.
+  assert score(code, level) == 0.0 or not isolation_report(level).reading
+  here = f"import os\ndef f(x): return os.path.exists({__file__!r})"
+  if isolation_report(level).reading:
+    assert score(here, level, "assert f(2) is False") == 1.0
+
+
+def test_nothing_is_written_outside(level, tmp_path):
+  tmp_path.chmod(0o777)
+  paths = ["/written", "/usr/written", "/tmp/pgax-written", f"{tmp_path}/written"]
+  if not isolation_report(level).writing:
+    assert level == "limits" and "writing" in str(isolation_report(level))
+    return
+  code = "def f(path):\n  open(path, 'w').write('x')\n  return 'written'"
+  for path in paths:
+    assert score(code, level, f"assert f({path!r}) == 'written'") == 0.0
+    assert not os.path.exists(path)
+  assert score(code, level, "assert f('here') == 'written'") == 1.0
+
+
+def test_its_folder_is_empty_and_new(level):
+  code = (
+    "import os\ndef f(x):\n  found = os.listdir('.')\n  open('left', 'w')\n  return found"
+  )
+  for _ in range(2):
+    assert score(code, level, "assert f(2) == []") == 1.0
+
+
+def test_no_socket_reaches_anything(level):
+  with socket.create_server(("127.0.0.1", 0)) as server:
+    port = server.getsockname()[1]
+    code = "import socket\ndef f(x):\n"
+    code += f"  socket.create_connection(('127.0.0.1', {port}), timeout=0.5)\n"
+    code += "  return 'expected'"
+    assert (score(code, level) == 0.0) == isolation_report(level).network
+  name = f"pgax-{uuid.uuid4().hex}"
+  with socket.socket(socket.AF_UNIX) as server:  # abstract: of the network's namespace
+    server.bind(f"\0{name}")
+    server.listen()
+    code = "import socket\ndef f(x):\n  s = socket.socket(socket.AF_UNIX)\n"
+    code += f"  s.connect('\\0{name}')\n  return 'expected'"
+    assert (score(code, level) == 0.0) == isolation_report(level).network
+
+
+@pytest.mark.parametrize("target", ["os.getppid()", "-1", "1", "this test", "0"])
+def test_the_parent_can_not_be_killed(level, target):
+  report = isolation_report(level)
+  if not report.processes:  # this very process would be the target
+    assert level == "limits" and "processes" in str(report).partition("NOT isolated")[2]
+    return
+  target = os.getpid() if target == "this test" else target
+  code = f"import os\ntry: os.kill({target}, 9)\nexcept OSError: pass\n"
+  assert score(code, level) == 0.0
+  assert printed(code, level) == 0.0
+  right = "def f(x): return 'expected'"
+  assert score(right, level) == 1.0
+
+
+FORGED = '{"passed": true}\\n'
+WRITE = f"import os\nfor fd in range(64):\n  try: os.write(fd, b'{FORGED}' * 9)\n"
+WRITE += "  except OSError: pass\n"
+
+
+@pytest.mark.parametrize(
+  "code",
+  [
+    f"import os\nprint('{FORGED}', flush=True)\nos._exit(0)",
+    f"import os\ndef f(x):\n  print('{FORGED}', flush=True)\n  os._exit(0)",
+    "import os\nos._exit(97)",
+    "raise SystemExit(0)",
+    "def f(x): raise SystemExit(0)",
+    "def f(x): raise KeyboardInterrupt",
+    WRITE,
+    WRITE + "os._exit(0)",
+    f"{WRITE}\ndef f(x): return 'wrong'",
+    "import os, struct\nfor fd in range(3, 64):\n  try:\n"
+    "    os.write(fd, struct.pack('!I', 11) + b'{\"names\":0}')\n"
+    "    os.write(fd, struct.pack('!I', 2**32 - 1))\n  except OSError: pass",
+    "import builtins\nbuiltins.AssertionError = None\ndef f(x): return 1",
+    "import sys\nsys.modules['__main__'].__dict__.clear()\ndef f(x): return 1",
+  ],
+)
+def test_a_forged_pass_is_none(code, level):
+  assert score(code, level) == 0.0
+  assert printed(code, level) == 0.0
+
+
+EQUAL = "  def __eq__(self, other): return True\n  def __ne__(self, other): return False\n"
+EQUAL += "  __hash__ = None\n  def __bool__(self): return True\n"
+
+
+@pytest.mark.parametrize("base", ["", "(str)", "(int)", "(list)", "(dict)", "(tuple)"])
+def test_overriding_equality_is_of_no_use(base, level):
+  code = f"class Equal{base}:\n{EQUAL}def f(x): return Equal()"
+  tests = (
+    TEST,
+    "assert 'expected' == f(2)",
+    "assert not f(2)!=7",
+  )
+  for test in (*tests, "assert f(2) in ['expected']", "assert [f(2)] == ['expected']"):
+    assert score(code, level, test) == 0.0
+  nested = f"class Equal{base}:\n{EQUAL}def f(x): return [Equal()]"
+  assert score(nested, level, "assert f(2) == ['expected']") == 0.0
+  assert score(code, level, "assert Equal() == Equal() == 'expected'") == 0.0
+
+
+@pytest.mark.parametrize(
+  ("code", "test"),
+  [
+    # It would end the `map`, and with it what is checked.
+    (
+      "def f(x): raise StopIteration",
+      "assert all(map(lambda x: f(x) == 'expected', [1, 2]))",
+    ),
+    ("def f(x): return 1\ndef all(x): return True", "assert all(f(x) == 2 for x in [1])"),
+    (
+      "class math:\n  isclose = staticmethod(lambda *_: True)\ndef f(x): return 1",
+      "assert math.isclose(f(2), 3)",
+    ),
+    ("def f(x): return 1\ndef abs(x): return 0", "assert abs(f(2) - 5) < 1"),
+    ("def check(f): pass\ndef f(x): return 1", "def check(f): assert f(1) == 2\ncheck(f)"),
+    # The expected value is nowhere in its memory.
+    (
+      "import gc, sys\ndef f(x):\n  for a in gc.get_objects():\n"
+      "    for b in gc.get_referents(a):\n"
+      "      if type(b) is str and b.startswith('the word is '): return b",
+      "assert f(2) == 'the word is ' + 'secret'.upper()",
+    ),
+    (
+      "class T:\n  def __contains__(self, x): return True\ndef f(x): return T()",
+      "assert 1 in f(2)",
+    ),
+    ("class T(Exception): pass\ndef f(x): raise T", "try:\n  f(1)\nexcept T: pass"),
+  ],
+)
+def test_what_judges_is_not_the_candidates(code, test, level):
+  assert score(code, level, test) == 0.0
+
+
+def test_no_process_is_left(level):
+  if level == "limits":  # a process that leaves its session outlives it: not tried
+    return
+  mark = uuid.uuid4().hex
+  code = "import os, time\nif not os.fork():\n  os.setsid()\n  if not os.fork():\n"
+  code += f"    os.execv('/usr/bin/sleep', ['sleep', '60', '{mark}'])\n  os._exit(0)\n"
+  code += "time.sleep(0.1)\ndef f(x): return 'expected'"
+  score(code, level)
+  time.sleep(0.1)
+  assert _running(mark) == []

@@ -1,0 +1,206 @@
+"""Code that is right, wrong or odd, against tests of both kinds."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgax.rewards.code import Code, IsolationWarning, Limits, extract_code
+from pgax.rewards.code.channel import ChannelError, decode, encode
+from pgax.rewards.code.sandbox import LEVELS, Process, SandboxError, available, best_level
+from pgax.rewards.pool import Job, Pool
+
+CODE = Code(partial=True)
+
+
+def passed(code, *tests, **metadata):
+  return CODE("", code, "", {"tests": tests} | metadata)["passed"]
+
+
+@pytest.mark.parametrize(
+  ("completion", "code"),
+  [
+    ("x = 1", "x = 1"),
+    ("So:\n```python\nx = 1\n```\nDone.", "x = 1\n"),
+    ("```\nx = 1\n```\n```py\nx = 2\n```", "x = 2\n"),
+    ("```python\nx = 1\n```<answer>x = 3</answer>", "x = 3"),
+    ("<answer>\n```python\nx = 4\n```</answer>", "x = 4\n"),
+  ],
+)
+def test_where_code_stands(completion, code):
+  assert extract_code(completion) == code
+
+
+@pytest.mark.parametrize(
+  ("code", "test"),
+  [
+    ("def add(a, b): return a + b", "assert add(1, 2) == 3"),
+    ("def f(x): return {1: (x, [x])}", "assert f(2.5) == {1: (2.5, [2.5])}"),
+    ("def f(): return {1, 2}, b'a', 1j, None, 2**100", "assert f()[4] == 2**100"),
+    (
+      "from fractions import Fraction\ndef f(): return Fraction(1, 3)",
+      "from fractions import Fraction\nassert f() * 3 == 1 and isinstance(f(), Fraction)",
+    ),
+    ("def f(x): x.sort()", "a = [3, 1, 2]\nf(a)\nassert a == [1, 2, 3]"),
+    ("def f(x): x[0][0] = 5", "a = [[1], [2]]\nf(a)\nassert a == [[5], [2]]"),
+    ("def f(d): d['a'] = 1", "d = {}\nf(d)\nassert d == {'a': 1}"),
+    ("def f(n): yield from range(n)", "assert list(f(3)) == [0, 1, 2]"),
+    (
+      "def f(n): raise ValueError('no')",
+      "try:\n  f(1)\n  assert 0\nexcept ValueError: pass",
+    ),
+    ("class E(KeyError): pass\ndef f(): raise E", "try:\n  f()\nexcept KeyError: pass"),
+    (
+      "class Stack:\n  def __init__(self): self.items = []\n"
+      "  def push(self, x): self.items.append(x)\n  def __len__(self): return 7",
+      "s = Stack()\ns.push(3)\nassert s.items == [3] and len(s) == 7",
+    ),
+    ("def f(x=1, *, y): return x - y", "assert f(y=2) == -1"),
+    ("import math\ndef f(x): return math.sqrt(x)", "assert math.isclose(f(2), 2**0.5)"),
+    ("def solve(x): return x + 1", "def check(f):\n  assert f(1) == 2\ncheck(solve)"),
+    ("def a(x): return x\ndef b(x): return a(x)", "assert b(a(1)) == 1"),
+    ("LIMIT = 3", "assert LIMIT == 3"),
+    (
+      "import collections\nP = collections.namedtuple('P', 'x')\ndef f(): return P(1)",
+      "assert f() == (1,)",
+    ),
+    ("def f(): print('noise'); return 1", "assert f() == 1"),
+    ("def f(x): return x", "assert f('\\ud800\\u20ac') == '\\ud800\\u20ac'"),
+  ],
+)
+def test_what_tests_can_do(code, test):
+  assert passed(code, test) == 1.0
+  assert passed(code, "assert False") == 0.0
+
+
+@pytest.mark.parametrize(
+  "code",
+  ["def add(a, b): return a - b", "def add(a, b): return", "def ad(a): pass", "def (", ""],
+)
+def test_wrong_code(code):
+  assert passed(code, "assert add(1, 2) == 3") == 0.0
+
+
+def test_each_test_counts():
+  code = "def f(x):\n  if x > 2: raise OverflowError\n  return x * x"
+  tests = ["assert f(1) == 1", "assert f(2) == 4", "assert f(3) == 9", "assert f(0) == 0"]
+  assert passed(code, *tests) == 0.75
+  whole = Code()("", code, "", {"tests": tests})
+  assert whole == {"reward": 0.0, "accuracy": 0.0, "passed": 0.75}
+
+
+def test_programs_read_and_print():
+  code = "n = int(input())\nprint(*range(n))\nprint()"
+  cases = [{"input": "3\n", "output": "0 1 2"}, {"input": "2", "output": "0 1 \n\n"}]
+  assert passed(code, cases=cases) == 1.0
+  assert passed(code, cases=[*cases, {"input": "1", "output": "1"}]) == pytest.approx(2 / 3)
+  one = [{"input": "", "output": "1"}]
+  assert passed("print(1)\nraise SystemExit(0)", cases=one) == 1.0
+  assert passed("print(1)\nraise SystemExit(1)", cases=one) == 0.0
+  assert passed("print(1)\n1/0", cases=one) == 0.0
+  assert passed("if __name__ == '__main__': print(1)", cases=one) == 1.0
+
+
+def test_the_ground_truth_may_be_the_test():
+  assert CODE("", "def f(): return 1", "assert f() == 1")["reward"] == 1.0
+
+
+@pytest.mark.parametrize(
+  ("metadata", "told"),
+  [
+    ({}, "there must be tests"),
+    ({"tests": [1]}, "there must be tests, all of them text"),
+    ({"cases": [{"input": ""}]}, "each case has an 'input' and an 'output'"),
+    ({"tests": "assert ("}, "a test is not valid Python"),
+    ({"tests": "f(lambda x: x)"}, "a test gives a function to the tested code"),
+  ],
+)
+def test_bad_tests_are_errors_and_not_wrong_answers(metadata, told):
+  with pytest.raises(ValueError, match=told):
+    CODE("", "def f(x): return 1", "", metadata)
+
+
+def test_a_sandbox_that_can_not_be_made_is_no_wrong_answer():
+  task = {"role": "script", "code": ""}
+  told = pytest.raises(SandboxError, match="could not be made in time")
+  with Process(task, Limits(), "limits") as process, told:
+    process.wait(time.monotonic())  # at once, before it has come to run anything
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_levels(level):
+  code = Code(isolation=level)
+  call = ("", "def f(): return 1", "assert f() == 1")
+  if available(level):
+    assert code(*call)["reward"] == 1.0
+  else:
+    with pytest.raises(ValueError, match=f"isolation is '{level}', which does not work"):
+      code(*call)
+
+
+def test_weak_isolation_is_said(monkeypatch):
+  monkeypatch.setattr("pgax.rewards.code.reward.best_level", lambda: "limits")
+  with pytest.warns(IsolationWarning, match="isolated by limits .* NOT isolated: network"):
+    assert Code()("", "def f(): return 1", "assert f() == 1")["reward"] == 1.0
+  assert best_level() in LEVELS
+
+
+def test_bad_settings():
+  with pytest.raises(ValueError, match="isolation is 'none'; allowed are"):
+    Code(isolation="none")
+  for name in ("seconds", "memory", "processes"):
+    with pytest.raises(ValueError, match=f"{name} is 0; it must be positive"):
+      Limits(**{name: 0})
+
+
+def test_in_a_pool():
+  code = Code(Limits(seconds=2.5))
+  with Pool(code, workers=2, deadline=20.0) as pool:
+    texts = ["def f(): return 1", "while True: pass", "import os; os._exit(0)", "1"]
+    found = pool([Job("", text, "assert f() == 1", {}) for text in texts])
+  assert [x.scores["reward"] for x in found] == [1.0, 0.0, 0.0, 0.0]
+
+
+plain = st.recursive(
+  st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+  lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def refuse(value):
+  raise AssertionError(value)
+
+
+@given(plain)
+def test_plain_data_comes_back(value):
+  assert repr(decode(encode(value, refuse), refuse)) == repr(value)
+
+
+@pytest.mark.parametrize(
+  "value",
+  [
+    {},
+    {"int": "x"},
+    {"int": 5},
+    {"set": [[]]},
+    {"dict": [1]},
+    {"dict": [[[], 1]]},
+    {"fraction": ["0x1", "0x0"]},
+    {"complex": [1, 2, 3]},
+    {"bytes": "zz"},
+    {"code": "x"},
+    {"tuple": [], "list": []},
+    {"reference": "x"},
+  ],
+)
+def test_what_is_no_plain_data_is_refused(value):
+  with pytest.raises(ChannelError):
+    decode(value, refuse)
+
+
+def test_a_test_that_imports_what_is_not_there_is_at_fault():
+  with pytest.raises(ValueError, match="imports numpy, which is not there"):
+    Code(Limits(seconds=5))(
+      "", "def f(): return 1", "", {"tests": "import numpy\nassert f()"}
+    )
