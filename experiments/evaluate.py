@@ -41,7 +41,7 @@ def main() -> int:
   try:
     with open_scorer(run.reward, run.scoring) as scorer:
       found = evaluate(
-        policy.sampler(run.sampling.max_tokens),
+        policy.sampler,
         policy.params,
         [problems[i] for i in range(count)],
         CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens),

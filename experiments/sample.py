@@ -42,7 +42,7 @@ def main() -> int:
   run = saved_run(workdir, with_task=False)
   policy = load_policy(run, workdir)
   collate = CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens)
-  sampler = policy.sampler(run.sampling.max_tokens)
+  sampler = policy.sampler
   key, status = jax.random.key(_SEED.value), 0
   for prompt in _prompts():
     try:

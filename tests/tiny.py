@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh
 
 from pgax import algorithms
-from pgax.data import addition
+from pgax.data import addition, byte_tokenizer
 from pgax.models import Decoder, DecoderConfig
 from pgax.models.parameters import matrices
 from pgax.models.partitioning import init_params
@@ -20,6 +21,7 @@ from pgax.training import (
 )
 from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
+from pgax.training.sampler import Sampler, make_sampler
 from pgax.training.state import init_state
 from pgax.types import Feedback, Rollout
 
@@ -94,6 +96,12 @@ def any_reward(prompt, completion, ground_truth, metadata) -> dict[str, float]:
   """A reward that an untrained model gets now and then: a bit of its text."""
   del prompt, ground_truth, metadata
   return {"reward": float(sum(map(ord, completion)) % 2)}
+
+
+def sampler(mesh: Mesh | None = None, **settings) -> Sampler:
+  """A sampler of the tiny model, on bytes."""
+  config = SamplingConfig(**settings)
+  return make_sampler(config, MODEL, byte_tokenizer(), mesh or make_mesh())
 
 
 def run_config(**changes) -> RunConfig:

@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from pgax.models.attention import Attention
-from pgax.models.cache import Cache, Segment, append
+from pgax.models.cache import Cache, Segment, append, pick
 from pgax.models.config import DecoderConfig
 from pgax.models.layers import GatedMLP, RMSNorm, fan_in
 from pgax.models.rope import RopeScaling, angles, frequencies
@@ -32,7 +32,7 @@ class Block(nn.Module):
   def __call__(
     self,
     x: Array,
-    shared: tuple[Array, Array, tuple[Array, ...]],
+    shared: tuple[Array, Array, tuple[Array, ...], tuple[Array | None, ...]],
     slides: Array,
     remembered: tuple[tuple[Array, Array], ...],
   ) -> tuple[Array, tuple[Array, Array]]:
@@ -41,17 +41,21 @@ class Block(nn.Module):
     Args:
       x: `[N, G, L, E]`.
       shared: positions `[N, G, L]`; cosines and sines `[kinds, 2, N, G, L, D / 2]`, kind 1
-        for sliding layers if they have their own; positions of the memory's parts.
+        for sliding layers if they have their own; positions of the memory's parts; and
+        for each part the rows `[N, G]` of it that completions read, or None.
       slides: bool scalar, whether the layer sees only its window.
       remembered: keys and values of the memory's parts, of this layer.
 
     Returns:
-      The new `x`, and the keys and values `[N, G, L, K, D]` of these tokens.
+      The new `x`, and the keys and values `[N, G, K, L, D]` of these tokens.
     """
-    positions, turns, memory_positions = shared
+    positions, turns, memory_positions, rows = shared
     turn = turns[0] if len(turns) == 1 else turns[slides.astype(jnp.int32)]
-    pairs = zip(remembered, memory_positions, strict=True)
-    memory = tuple((*keys_values, at) for keys_values, at in pairs)
+    # Looked up layer by layer: all layers at once would be a second copy of the prompts.
+    memory = tuple(
+      (pick(keys, which), pick(values, which), at)
+      for (keys, values), at, which in zip(remembered, memory_positions, rows, strict=True)
+    )
     out, *new = self.attention(self.attention_norm(x), positions, turn, slides, memory)
     x = x + (self.attention_post_norm(out) if self.config.post_norms else out)
     out = self.mlp(self.mlp_norm(x))
@@ -120,9 +124,12 @@ class Decoder(nn.Module):
     x = (x * c.embed_dim**0.5 if c.scale_embeddings else x).astype(c.dtype)
     if cache is None:
       cache = Cache(None, None, jnp.int32(0))
-    parts = [part for part in (cache.prefix, cache.suffix) if part is not None]
-    shared = (positions, self._turns(positions), tuple(part.positions for part in parts))
-    remembered = tuple((part.keys, part.values) for part in parts)
+    memory = [(cache.prefix, cache.rows), (cache.suffix, None)]
+    memory = [(part, rows) for part, rows in memory if part is not None]
+    memory_positions = tuple(pick(part.positions, rows) for part, rows in memory)
+    which = tuple(rows for _, rows in memory)
+    shared = (positions, self._turns(positions), memory_positions, which)
+    remembered = tuple((part.keys, part.values) for part, _ in memory)
     x, (keys, values) = self.blocks(x, shared, jnp.array(c.slides), remembered)
     return self.final_norm(x), append(cache, Segment(keys, values, positions))
 

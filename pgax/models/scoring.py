@@ -13,8 +13,6 @@ def read_prompts(
   params: PyTree,
   prompt_tokens: Array,
   prompt_mask: Array,
-  group: int,
-  slots: int,
 ) -> tuple[Array, Cache]:
   """Reads every prompt once, for all of its completions.
 
@@ -23,9 +21,6 @@ def read_prompts(
     params: its parameters.
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
-    group: number of completions of each prompt, `G`.
-    slots: number of tokens that each completion has room for; 0 if each will be read at
-      once.
 
   Returns:
     Hidden state `[N, 1, 1, E]` of each prompt's last token, and a `Cache` whose prefix is
@@ -38,7 +33,7 @@ def read_prompts(
   slot = jnp.arange(prompt_mask.shape[-1])
   last = jnp.argmax(jnp.where(prompt_mask, slot, -1), axis=-1)
   hidden = jnp.take_along_axis(hidden, last[:, None, None, None], axis=2)
-  return hidden, share_prefix(cache, group, slots)
+  return hidden, share_prefix(cache)
 
 
 def completion_features(
@@ -64,8 +59,7 @@ def completion_features(
   Returns:
     `[N, G, T, E]`; entry `t` is that of the token before `t`.
   """
-  group = tokens.shape[1]
-  before, cache = read_prompts(model, params, prompt_tokens, prompt_mask, group, slots=0)
+  before, cache = read_prompts(model, params, prompt_tokens, prompt_mask)
   start = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)[:, None]
   positions = token_positions(mask, start)
   hidden, _ = model.apply(params, tokens, positions, cache, method=model.features)

@@ -1,5 +1,7 @@
-"""The sampler: a pure jitted function of parameters, prompts and a key."""
+"""The sampler: a pure jitted function of parameters, prompts, keys and options."""
 
-from pgax.sampling.decode import sample
+from pgax.sampling.decode import sample, sample_counted
+from pgax.sampling.options import Options, logit_bias
+from pgax.sampling.stopping import stop_table
 
-__all__ = ["sample"]
+__all__ = ["Options", "logit_bias", "sample", "sample_counted", "stop_table"]

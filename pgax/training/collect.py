@@ -13,13 +13,13 @@ from pgax.models.partitioning import batch_sharding
 from pgax.rewards.pool import Scorer
 from pgax.training.config import RunConfig
 from pgax.training.rollout import (
-  Sampler,
   Scores,
   Stopwatch,
   check_scored,
   rollout_metrics,
   score,
 )
+from pgax.training.sampler import Sampler
 from pgax.training.step_rewards import step_rewards
 from pgax.types import Array, Feedback, PyTree, Rollout
 

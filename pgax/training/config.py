@@ -111,6 +111,19 @@ class SamplingConfig:
     max_prompt_tokens: limit of a prompt's length, `P`.
     max_tokens: limit of a completion's length, EOS included, `T`.
     temperature: of the policy, in sampling and training alike.
+    top_k: number of likeliest tokens to draw from; 0 for all. As with `top_p`, `min_p`,
+      `logit_bias` and `forbidden`, the policy that learns is the one without it; an
+      algorithm with a correction makes up for the difference.
+    top_p: draws from the likeliest tokens that together reach this probability; 1 for all.
+    min_p: draws from tokens at least this fraction as likely as the likeliest; 0 for all.
+    min_tokens: number of tokens that a completion has before it may end.
+    stop: strings that end a completion, with the token that completes one; tokens may cut
+      them anywhere.
+    logit_bias: pairs of a token id and what is added to its logit.
+    forbidden: ids of tokens never to be drawn.
+    slots: number of completions decoded at a time, each followed by the next one waiting as
+      soon as it ends; 0 for all at a time. It must be a multiple of the number of devices.
+      Fewer slots take less memory, and less time where lengths differ much.
   """
 
   prompts: int = 32
@@ -118,9 +131,43 @@ class SamplingConfig:
   max_prompt_tokens: int = 9
   max_tokens: int = 40
   temperature: float = 1.0
+  top_k: int = 0
+  top_p: float = 1.0
+  min_p: float = 0.0
+  min_tokens: int = 0
+  stop: tuple[str, ...] = ()
+  logit_bias: tuple[tuple[int, float], ...] = ()
+  forbidden: tuple[int, ...] = ()
+  slots: int = 0
 
   def __post_init__(self):
+    # Lists, from JSON say, would leave the configuration without a hash.
+    if isinstance(self.stop, str):
+      raise ValueError(f"stop is {self.stop!r}; it must be a tuple of strings")
+    for name in ("stop", "forbidden"):
+      object.__setattr__(self, name, tuple(vars(self)[name]))
+    object.__setattr__(self, "logit_bias", tuple(map(tuple, self.logit_bias)))
+    if not all(len(pair) == 2 for pair in self.logit_bias):
+      raise ValueError(
+        f"logit_bias is {self.logit_bias}; it must be pairs of a token id and a number"
+      )
     _at_least(self, 1, "prompts", "group", "max_prompt_tokens", "max_tokens")
+    _at_least(self, 0, "top_k", "min_tokens", "slots")
+    if not 0 < self.top_p <= 1:
+      raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
+    if not 0 <= self.min_p <= 1:
+      raise ValueError(f"min_p is {self.min_p}; it must be 0 to 1")
+    if self.min_tokens >= self.max_tokens:
+      raise ValueError(
+        f"min_tokens is {self.min_tokens} and max_tokens is {self.max_tokens}; a "
+        "completion could not end by itself"
+      )
+    if self.slots > self.prompts * self.group:
+      raise ValueError(
+        f"slots is {self.slots}; a step has {self.prompts * self.group} completions"
+      )
+    if not all(self.stop) or not all(isinstance(x, str) for x in self.stop):
+      raise ValueError(f"stop is {self.stop}; each must be a string that is not empty")
     if not 0 < self.temperature < math.inf:
       raise ValueError(
         f"temperature is {self.temperature}; the policy's must be positive (evaluation "

@@ -9,7 +9,8 @@ import numpy as np
 from pgax.data.prompts import CollatePrompts
 from pgax.rewards.pool import Scorer
 from pgax.training.records import Sample, make_samples
-from pgax.training.rollout import Sampler, finite_mean, score
+from pgax.training.rollout import finite_mean, score
+from pgax.training.sampler import Sampler
 from pgax.types import Example, PyTree, Rollout
 
 

@@ -17,7 +17,7 @@ from pgax.training.checkpoint import Checkpoints
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
-from pgax.training.rollout import Sampler
+from pgax.training.sampler import Sampler, make_sampler
 from pgax.types import PyTree
 
 
@@ -31,7 +31,7 @@ class Policy:
     tokenizer: of the model.
     model: the decoder.
     mesh: of the devices, as the run laid them out.
-    eos_ids: tokens that end a completion.
+    sampler: of completions, as the run draws them.
   """
 
   params: PyTree
@@ -39,11 +39,7 @@ class Policy:
   tokenizer: PreTrainedTokenizerFast
   model: Decoder
   mesh: Mesh
-  eos_ids: tuple[int, ...]
-
-  def sampler(self, max_tokens: int) -> Sampler:
-    """A sampler of completions of at most `max_tokens` tokens."""
-    return Sampler(self.model, self.tokenizer, self.mesh, max_tokens, self.eos_ids)
+  sampler: Sampler
 
 
 def load_policy(config: RunConfig, workdir: Path) -> Policy:
@@ -71,7 +67,9 @@ def load_policy(config: RunConfig, workdir: Path) -> Policy:
     tokenizer=tokenizer,
     model=model,
     mesh=mesh,
-    eos_ids=end_ids(config, tokenizer),
+    sampler=make_sampler(
+      config.sampling, model, tokenizer, mesh, end_ids(config, tokenizer)
+    ),
   )
 
 

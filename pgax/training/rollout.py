@@ -1,4 +1,4 @@
-"""From prompts to a scored rollout: sampling on the device, rewards on the host."""
+"""What is said of a rollout: rewards on the host, and metrics."""
 
 import contextlib
 import dataclasses
@@ -8,67 +8,18 @@ from collections.abc import Iterator
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
 from pgax.algorithms import filters
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import decode
-from pgax.models.decoder import Decoder
-from pgax.models.partitioning import batch_sharding
 from pgax.rewards.pool import REASONS, InProcess, Job, Outcome, Pool, Scorer
-from pgax.sampling import sample
 from pgax.training.config import ScoringConfig
 from pgax.training.errors import UserError
-from pgax.types import Array, PyTree, RewardFn, Rollout
+from pgax.types import PyTree, RewardFn, Rollout
 
 # Scores are logged as `reward/NAME`, beside these.
 _TAKEN = frozenset({"mean", "std", "unscorable"})
-
-
-@dataclasses.dataclass(frozen=True)
-class Sampler:
-  """Everything about sampling but the parameters, the prompts and the key.
-
-  Attributes:
-    model: the decoder.
-    tokenizer: its tokenizer.
-    mesh: of the devices; prompts are spread over it.
-    max_tokens: limit of a completion's length, EOS included.
-    eos_ids: tokens that end a completion; empty for the tokenizer's EOS alone.
-  """
-
-  model: Decoder
-  tokenizer: PreTrainedTokenizerFast
-  mesh: Mesh
-  max_tokens: int
-  eos_ids: tuple[int, ...] = ()
-
-  def __call__(
-    self,
-    params: PyTree,
-    prompts: PromptBatch,
-    key: Array,
-    temperature: float,
-    group: int,
-  ) -> Rollout:
-    """Draws `group` completions of every prompt; temperature 0 is greedy."""
-    spread = batch_sharding(self.mesh)
-    tokens, mask = jax.device_put((prompts.tokens, prompts.mask), spread)
-    eos_ids = np.asarray(self.eos_ids or [self.tokenizer.eos_token_id], np.int32)
-    rollout = sample(
-      self.model,
-      params,
-      tokens,
-      mask,
-      key,
-      eos_ids,
-      np.float32(temperature),
-      group=group,
-      max_tokens=self.max_tokens,
-    )
-    # The compiler may have laid it out otherwise; the train step expects it spread.
-    return jax.device_put(rollout, spread)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,8 @@ from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import end_ids, load_params
 from pgax.training.records import Sample, make_samples
-from pgax.training.rollout import Sampler, Stopwatch
+from pgax.training.rollout import Stopwatch
+from pgax.training.sampler import make_sampler
 from pgax.training.state import (
   TrainState,
   abstract_state,
@@ -62,8 +63,8 @@ class Run:
     sampling = config.sampling
     self.collate = CollatePrompts(tokenizer, sampling.max_prompt_tokens)
     demonstrations = CollateDemonstrations(self.collate, sampling.max_tokens)
-    self.sampler = Sampler(
-      self.model, tokenizer, self.mesh, sampling.max_tokens, end_ids(config, tokenizer)
+    self.sampler = make_sampler(
+      sampling, self.model, tokenizer, self.mesh, end_ids(config, tokenizer)
     )
     # Both learners' optimizers are of one kind: the state has one layout in both stages.
     critic_optimizer = make_optimizer(config.critic.optimizer)

@@ -1,10 +1,13 @@
 """The byte tokenizer: any text there and back, and special tokens only where meant."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from pgax.data import byte_tokenizer, load_tokenizer
-from pgax.data.tokenizer import decode, encode, encode_completion, token_text
+from pgax.data.tokenizer import decode, encode, encode_completion, token_bytes, token_text
 
 TOKENIZER = byte_tokenizer()
 
@@ -39,3 +42,49 @@ def test_token_text():
     " ",
     "=",
   ]
+
+
+def _sentencepiece():
+  """A tokenizer as transformers makes it of a SentencePiece model with byte fallback."""
+  pieces = [
+    "<unk>",
+    "</s>",
+    *(f"<0x{i:02X}>" for i in range(256)),
+    "\u2581",
+    "a",
+    "b",
+    "\u2581a",
+  ]
+  merges = [("\u2581", "a")]
+  vocab = {piece: index for index, piece in enumerate(pieces)}
+  tokenizer = Tokenizer(models.BPE(vocab, merges, byte_fallback=True, unk_token="<unk>"))
+  tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+  tokenizer.decoder = decoders.Sequence(
+    [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+  )
+  return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+
+
+def _merged():
+  """A byte-level tokenizer with merges, and a word that was added."""
+  tokenizer = Tokenizer(models.BPE())
+  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+  tokenizer.decoder = decoders.ByteLevel()
+  trainer = trainers.BpeTrainer(
+    vocab_size=300,
+    initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    show_progress=False,
+  )
+  tokenizer.train_from_iterator(["an answer </answer> é ñ 12 "] * 3, trainer)
+  tokenizer.add_tokens(["<think>"])
+  return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>")
+
+
+@pytest.mark.parametrize("make", [byte_tokenizer, _sentencepiece, _merged])
+def test_token_bytes_spell_the_text(make):
+  tokenizer = make()
+  spelled = token_bytes(tokenizer, len(tokenizer) + 2)
+  for text in ("an answer</answer> a", "é ñ <think> 12\n\t", "\x00\x7f\xad 😀"):
+    ids = tokenizer(text, add_special_tokens=False).input_ids
+    assert b"".join(spelled[i] for i in ids) == text.encode()
+  assert spelled[tokenizer.eos_token_id] == b"" and spelled[-2:] == [b"", b""]

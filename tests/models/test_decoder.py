@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from pgax.models import Decoder, DecoderConfig, completion_logits
-from pgax.models.cache import NEVER, Cache, empty_segment, token_positions
+from pgax.models.cache import (
+  NEVER,
+  Cache,
+  empty_segment,
+  token_positions,
+  with_slots,
+)
 from pgax.models.partitioning import init_params
 from pgax.models.rope import RopeScaling, angles, frequencies, rotate
 from pgax.models.scoring import read_prompts
@@ -33,7 +39,7 @@ def test_logits_depend_on_the_past_only(whole):
 
 def test_cache_gives_the_same_as_reading_at_once(whole):
   apply = jax.jit(tiny.MODEL.apply)
-  segment = empty_segment((2, 2, 3, 9, 2, 8), jnp.float32)  # more slots than tokens
+  segment = empty_segment((2, 2, 3, 2, 9, 8), jnp.float32)  # more slots than tokens
   cache, pieces = Cache(None, segment, jnp.int32(0)), []
   for start, stop in ((0, 3), (3, 4), (4, 5), (5, 7)):
     logits, cache = apply(
@@ -63,9 +69,14 @@ def test_shared_prefix_is_exact(whole):
 
 def test_prompt_stands_in_memory_once():
   tokens, mask = tiny.prompts()
-  _, cache = read_prompts(tiny.MODEL, tiny.params(), tokens, mask, group=3, slots=6)
-  assert cache.prefix.keys.shape == (2, 4, 1, 5, 2, 8)
-  assert cache.suffix.keys.shape == (2, 4, 3, 6, 2, 8)
+  _, cache = read_prompts(tiny.MODEL, tiny.params(), tokens, mask)
+  assert cache.prefix.keys.shape == (2, 4, 1, 2, 5, 8) and cache.suffix is None
+  each = with_slots(cache, lanes=4, width=3, slots=6)
+  assert each.prefix.keys.shape == (2, 4, 1, 2, 5, 8) and each.rows is None
+  assert each.suffix.keys.shape == (2, 4, 3, 2, 6, 8)
+  queued = with_slots(cache, lanes=2, width=3, slots=6)
+  assert queued.prefix.keys.shape == (2, 2, 2, 2, 5, 8) and queued.rows.shape == (2, 3)
+  np.testing.assert_array_equal(queued.prefix.keys[:, 1, 0], cache.prefix.keys[:, 2, 0])
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

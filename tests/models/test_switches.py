@@ -11,7 +11,8 @@ from pgax.models import Decoder, DecoderConfig, completion_logits
 from pgax.models.parameters import matrices
 from pgax.models.partitioning import init_params
 from pgax.models.rope import RopeScaling, frequencies
-from pgax.sampling import sample
+from pgax.sampling import Options, decode
+from pgax.sampling.options import canonical
 from tests import tiny
 
 ROLLOUT = tiny.rollout()
@@ -93,19 +94,19 @@ def test_the_program_does_not_grow_with_depth():
 
 def test_decoding_writes_its_slot_and_copies_no_cache():
   tokens, mask = tiny.prompts()
-  program = sample.lower(
+  program = decode._decode.lower(
     tiny.MODEL,
     tiny.params(),
     tokens,
     mask,
-    jax.random.key(0),
-    np.array([-1], np.int32),
-    np.float32(1),
+    jax.random.split(jax.random.key(0), 4),
+    canonical(Options(np.array([-1]))),
+    shape=(4, 3),
     group=3,
     max_tokens=37,
   )
   loops, start = program.compile().as_text().split("ENTRY")
-  whole = "= f32[2,4,3,37,2,8]"  # layers, prompts, group, slots, heads, width
+  whole = "= f32[2,4,3,2,37,8]"  # layers, prompts, group, heads, slots, width
   assert whole in start and "dynamic-update-slice" in loops
   copies = [x for x in loops.splitlines() if whole in x and " copy(" in x]
   assert not copies

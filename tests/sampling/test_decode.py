@@ -1,4 +1,4 @@
-"""The sampler: agreement with the trainer, with the softmax, and with itself."""
+"""The sampler: agreement with the trainer, with itself in any slots, and how it ends."""
 
 import jax
 import jax.numpy as jnp
@@ -6,26 +6,28 @@ import numpy as np
 import pytest
 
 from pgax import logprobs
-from pgax.models import Decoder, completion_logits
-from pgax.sampling import sample
-from pgax.sampling.logits import next_token
+from pgax.models import completion_logits
+from pgax.sampling import Options, decode, logit_bias, sample, sample_counted
 from tests import tiny
 
 TOKENS, MASK = tiny.prompts()
 NO_EOS, GROUP, LENGTH = np.array([-1], np.int32), 4, 8
 
 
-def draw(key=0, temperature=1.0, eos=NO_EOS, tokens=TOKENS, mask=MASK, model=tiny.MODEL):
-  return sample(
-    model,
+def draw(key=0, tokens=TOKENS, mask=MASK, slots=0, lanes=1, counted=False, **options):
+  key = jax.random.key(key) if isinstance(key, int) else key
+  function = sample_counted if counted else sample
+  return function(
+    tiny.MODEL,
     tiny.params(),
     tokens,
     mask,
-    jax.random.key(key),
-    eos,
-    np.float32(temperature),
+    key,
+    Options(**({"eos_ids": NO_EOS} | options)),
     group=GROUP,
     max_tokens=LENGTH,
+    slots=slots,
+    lanes=lanes,
   )
 
 
@@ -56,6 +58,18 @@ def test_logp_is_the_trainers(temperature):
   np.testing.assert_array_equal(some.logp, some.sample_logp)
 
 
+def test_logp_is_the_policys_and_sample_logp_that_of_the_draw():
+  some = draw(temperature=0.7, top_k=3)
+  np.testing.assert_allclose(some.logp, trainer_logp(some, 0.7), atol=2e-5)
+  assert np.all(some.sample_logp > some.logp)
+  logits = completion_logits(
+    tiny.MODEL, tiny.params(), TOKENS, MASK, some.tokens, some.mask
+  )
+  best = jax.lax.top_k(logprobs.log_softmax(logits, 0.7), 3)[0]
+  expected = some.logp - jax.nn.logsumexp(best, axis=-1)
+  np.testing.assert_allclose(some.sample_logp, expected, atol=2e-5)
+
+
 def test_a_new_key_draws_anew_and_the_same_key_the_same(rollout):
   np.testing.assert_array_equal(draw().tokens, rollout.tokens)
   assert np.any(draw(key=1).tokens != rollout.tokens)
@@ -63,13 +77,22 @@ def test_a_new_key_draws_anew_and_the_same_key_the_same(rollout):
     assert len(np.unique(tokens, axis=0)) == GROUP
 
 
+def test_a_prompts_key_alone_decides_its_completions():
+  keys = jax.random.split(jax.random.key(3), len(TOKENS))
+  whole, order = draw(keys), np.array([2, 0, 3, 1])
+  moved = draw(keys[order], TOKENS[order], MASK[order])
+  np.testing.assert_array_equal(moved.tokens, whole.tokens[order])
+  assert np.any(draw(keys[order]).tokens != whole.tokens)
+
+
+# Tokens that end completions of many lengths, on draws that are the same otherwise.
+ENDS = np.arange(3, 259, 6, dtype=np.int32)
+
+
 def test_eos_is_counted_and_ends_the_completion(rollout):
-  # Let a token that was drawn in mid-completion end it, on the very same draws.
-  tokens = np.asarray(rollout.tokens)
-  eos = tokens[:2, 0, 3]
-  ended = draw(eos=eos)
+  tokens, ended = np.asarray(rollout.tokens), draw(eos_ids=ENDS)
   for n, k in np.ndindex(tokens.shape[:2]):
-    hits = np.flatnonzero(np.isin(tokens[n, k], eos))
+    hits = np.flatnonzero(np.isin(tokens[n, k], ENDS))
     length = hits[0] + 1 if len(hits) else LENGTH
     assert bool(ended.finished[n, k]) == bool(len(hits))
     np.testing.assert_array_equal(ended.mask[n, k], np.arange(LENGTH) < length)
@@ -79,26 +102,81 @@ def test_eos_is_counted_and_ends_the_completion(rollout):
   assert ended.finished.any() and not ended.finished.all()
 
 
-class Counting(Decoder):
-  """A decoder that tells of every token that it is asked to read while decoding."""
+@pytest.mark.parametrize(("slots", "lanes"), [(3, 1), (4, 2), (8, 4)])
+def test_slots_and_order_change_nothing(slots, lanes):
+  together = draw(eos_ids=ENDS)
+  queued, steps = draw(eos_ids=ENDS, slots=slots, lanes=lanes, counted=True)
+  for name in ("tokens", "mask", "finished"):
+    np.testing.assert_array_equal(vars(queued)[name], vars(together)[name])
+  np.testing.assert_allclose(queued.logp, together.logp, atol=1e-5)
+  lengths = np.asarray(queued.mask).sum(-1).reshape(lanes, -1)
+  np.testing.assert_array_equal(steps, max(_steps(x, slots // lanes) for x in lengths))
 
-  def __call__(self, *args):
-    jax.debug.callback(lambda: calls.append(1))
-    return super().__call__(*args)
+
+def _steps(lengths, slots):
+  """Steps of a queue in which the first free slot takes the next completion."""
+  free_at = [0] * slots
+  for length in lengths:
+    free_at[np.argmin(free_at)] += length
+  return max(free_at)
 
 
-calls = []
+def test_slots_take_less_memory():
+  def kept(shape):
+    lowered = decode._decode.lower(
+      tiny.MODEL,
+      tiny.params(),
+      TOKENS,
+      MASK,
+      jax.random.split(jax.random.key(0), 4),
+      decode.canonical(Options(NO_EOS)),
+      shape=shape,
+      group=64,
+      max_tokens=64,
+    )
+    return lowered.compile().memory_analysis().temp_size_in_bytes
+
+  token = 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, bytes
+  saved = kept((4, 64)) - kept((1, 16))
+  assert saved > (4 * 64 - 16) * 64 * token
 
 
 @pytest.mark.parametrize(
   ("eos", "steps"), [(np.arange(260, dtype=np.int32), 1), (NO_EOS, LENGTH)]
 )
 def test_stops_when_all_are_done(eos, steps):
-  calls.clear()
-  some = draw(eos=eos, model=Counting(tiny.CONFIG))
-  jax.effects_barrier()
+  some, count = draw(eos_ids=eos, counted=True)
   assert np.all(np.asarray(some.mask).sum(-1) == steps)
-  assert len(calls) == steps
+  assert count == steps
+
+
+def test_nothing_ends_before_its_time():
+  some = draw(eos_ids=ENDS, min_tokens=4)
+  lengths = np.asarray(some.mask).sum(-1)
+  assert lengths.min() > 4 and some.finished.any()
+  early = np.asarray(some.tokens)[..., :4]
+  assert not np.isin(early, ENDS).any()
+  # Under the policy an end was possible all the time, under what was drawn from it was not.
+  assert np.all(np.asarray(some.sample_logp > some.logp)[..., :4])
+  real = np.asarray(some.mask)[..., 4:]
+  np.testing.assert_array_equal(some.sample_logp[..., 4:][real], some.logp[..., 4:][real])
+
+
+def test_stop_sequences():
+  # By a table of two states: token 7 after token 5. Bias makes them likely.
+  table = np.zeros((2, 260), np.int32)
+  table[:, 5], table[1, 7] = 1, 2
+  bias = logit_bias(260, {5: 30.0, 7: 30.0, 9: 30.0}, ())
+  plain = draw(logit_bias=bias)
+  for least in (0, 6):  # by then none has the pair
+    some = draw(logit_bias=bias, stop=jnp.asarray(table), min_tokens=least)
+    tokens = np.asarray(plain.tokens)
+    for n, k in np.ndindex(tokens.shape[:2]):
+      pairs = (tokens[n, k, :-1] == 5) & (tokens[n, k, 1:] == 7)
+      ends = [x for x in np.flatnonzero(pairs) + 2 if x >= least]
+      assert bool(some.finished[n, k]) == bool(ends)
+      assert some.mask[n, k].sum() == (ends[0] if ends else LENGTH)
+    assert some.finished.any() == (least < 6) and not some.finished.all()
 
 
 def test_greedy_takes_the_likeliest():
@@ -124,29 +202,34 @@ def test_each_prompt_as_if_it_were_alone():
     np.testing.assert_allclose(alone.logp[0], together.logp[n], atol=1e-5)
 
 
-def test_frequencies_match_the_softmax():
-  logits = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05]))
-  for temperature in (1.0, 0.5):
-    drawn = next_token(
-      jnp.broadcast_to(logits, (20_000, 4)), jax.random.key(0), temperature
-    )
-    p = np.exp(logits / temperature)
-    expected = 20_000 * p / p.sum()
-    counts = np.bincount(drawn.token, minlength=4)
-    chi_squared = np.sum((counts - expected) ** 2 / expected)
-    assert chi_squared < 16.3  # 0.1 % of draws with 3 degrees of freedom go beyond
-
-
 def test_traced_once():
   draw()
-  before = sample._cache_size()
-  for key, temperature, eos in ((1, 0.7, 5), (2, 0.0, 9), (3, 1.0, 2)):
-    draw(key, temperature, np.array([eos], np.int32))
-  assert sample._cache_size() == before
+  before = decode._decode._cache_size()
+  for key, temperature, eos, k, p in (
+    (1, 0.7, 5, 3, 1),
+    (2, 0, 9, 0, 0.5),
+    (3, 1.0, 2, 1, 1.0),
+  ):
+    draw(
+      key,
+      temperature=temperature,
+      eos_ids=np.array([eos]),
+      top_k=k,
+      top_p=np.float32(p),
+      min_p=0.1 * k,
+      min_tokens=k,
+    )
+  assert decode._decode._cache_size() == before
 
 
-def test_prompts_are_checked():
+def test_arguments_are_checked():
   with pytest.raises(AssertionError):
     draw(mask=MASK[:2])
   with pytest.raises(AssertionError):
-    draw(eos=np.int32(2))
+    draw(eos_ids=np.int32(2))
+  with pytest.raises(ValueError, match="slots is 17; it must be 0 to 16"):
+    draw(slots=17)
+  with pytest.raises(
+    ValueError, match="lanes is 2; it must divide the 4 prompts and the 3"
+  ):
+    draw(slots=3, lanes=2)

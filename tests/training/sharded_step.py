@@ -11,7 +11,6 @@ import numpy as np
 import optax
 
 from pgax import algorithms
-from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts, PromptBatch
 from pgax.models.partitioning import batch_sharding
 from pgax.rewards import final_answer
@@ -20,7 +19,6 @@ from pgax.training import enable_compilation_cache
 from pgax.training.evaluation import evaluate
 from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
-from pgax.training.rollout import Sampler
 from pgax.training.state import abstract_state, init_state, shardings_of
 from pgax.training.step import make_train_step
 from pgax.types import Example
@@ -40,8 +38,10 @@ def main(fsdp: int, model: int) -> None:
   place = batch_sharding(mesh)
   tokens, mask = tiny.prompts(lengths=[2 + i % 4 for i in range(16)])
   prompts = PromptBatch((), tokens, mask)
-  sampler = Sampler(tiny.MODEL, byte_tokenizer(), mesh, max_tokens=6)
+  sampler = tiny.sampler(mesh, max_tokens=6)
   drawn = sampler(state.params, prompts, jax.random.key(0), temperature=1.0, group=2)
+  queued = tiny.sampler(mesh, max_tokens=6, slots=16)
+  queued = queued(state.params, prompts, jax.random.key(0), temperature=1.0, group=2)
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(5)]  # no multiple of devices
   collate = CollatePrompts(sampler.tokenizer, max_prompt_tokens=5)
   evaluated = evaluate(
@@ -59,6 +59,7 @@ def main(fsdp: int, model: int) -> None:
     "shards": len({str(s.index) for s in embedding.addressable_shards}),
     "prompts_per_device": drawn.tokens.addressable_shards[0].data.shape[0],
     "drawn": np.asarray(drawn.tokens).tolist(),
+    "queued": np.asarray(queued.tokens).tolist(),
     "evaluated": [sample.completion for sample in evaluated.samples],
     "metrics": {name: float(value) for name, value in told.metrics.items()},
     "gradient": [np.asarray(x).ravel()[:64].tolist() for x in jax.tree.leaves(gradient)],

@@ -9,13 +9,11 @@ from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts
 from pgax.rewards.pool import InProcess
 from pgax.training.collect import Collector
-from pgax.training.mesh import make_mesh
-from pgax.training.rollout import Sampler
 from pgax.types import Example, StepReward
 from tests import tiny
 
 TOKENIZER = byte_tokenizer()
-SAMPLER = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), 16)
+SAMPLER = tiny.sampler(max_tokens=16)
 COLLATE = CollatePrompts(TOKENIZER, 5)
 
 

@@ -315,10 +315,10 @@ def test_programs_are_traced_once_in_the_whole_run(tmp_path, monkeypatch):
 
 
 def test_sampler_is_traced_once_a_shape(tmp_path):
-  before = decode.sample._cache_size()
+  before = decode._decode._cache_size()
   odd = tiny.SamplingConfig(prompts=2, group=3, max_prompt_tokens=5, max_tokens=15)
   run(tmp_path, tiny.run_config(sampling=odd, steps=5))
-  assert decode.sample._cache_size() == before + 2  # for rollouts, and for evaluation
+  assert decode._decode._cache_size() == before + 2  # for rollouts, and for evaluation
 
 
 def test_in_another_thread(whole, tmp_path):

@@ -1,6 +1,5 @@
 """Scoring on the host: names, unscorable completions, and the numbers told of them."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -8,9 +7,8 @@ from pgax.data import CollatePrompts, byte_tokenizer
 from pgax.rewards import final_answer
 from pgax.rewards.pool import InProcess
 from pgax.training.evaluation import evaluate
-from pgax.training.mesh import make_mesh
 from pgax.training.records import make_samples
-from pgax.training.rollout import Sampler, rollout_metrics, score
+from pgax.training.rollout import rollout_metrics, score
 from pgax.types import Example
 from tests import tiny
 
@@ -90,7 +88,7 @@ def test_samples_are_aligned():
 
 
 def test_evaluation_counts_every_problem_once():
-  sampler = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), max_tokens=4)
+  sampler = tiny.sampler(max_tokens=4)
   seen = []
 
   def reward(prompt, completion, ground_truth, metadata):
@@ -115,18 +113,9 @@ def test_evaluation_counts_every_problem_once():
 
 
 def test_accuracy_is_the_score_of_that_name():
-  sampler = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), max_tokens=4)
+  sampler = tiny.sampler(max_tokens=4)
   scores = {"reward": 1.5, "accuracy": 0.25}
   found = evaluate(
     sampler, tiny.params(), EXAMPLES, COLLATE, InProcess(lambda *_: scores), batch_size=4
   )
   assert found.accuracy == 0.25 and found.parts["reward"] == 1.5
-
-
-def test_sampler_is_greedy_at_zero():
-  sampler = Sampler(tiny.MODEL, TOKENIZER, make_mesh(), max_tokens=4)
-  one, two = (
-    sampler(tiny.params(), PROMPTS, jax.random.key(k), temperature=0.0, group=2)
-    for k in (0, 1)
-  )
-  np.testing.assert_array_equal(one.tokens, two.tokens)

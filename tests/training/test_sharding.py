@@ -40,7 +40,7 @@ def test_eight_devices_compute_the_same(one, fsdp, model, shards):
   assert (one["devices"], eight["devices"]) == (1, 8)
   assert eight["shards"] == shards
   assert eight["prompts_per_device"] == 16 // (8 // model)
-  assert eight["drawn"] == one["drawn"]
+  assert eight["drawn"] == one["drawn"] == eight["queued"]
   assert eight["evaluated"] == one["evaluated"] and len(one["evaluated"]) == 5
   for name, value in one["metrics"].items():
     assert eight["metrics"][name] == pytest.approx(value, rel=1e-5, abs=1e-6), name

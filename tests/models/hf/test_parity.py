@@ -15,7 +15,7 @@ from pgax.models.cache import NEVER, Cache, empty_segment, token_positions
 from pgax.models.hf import from_hf, load_config, load_params, save, to_hf
 from pgax.models.hf.files import read_json
 from pgax.models.partitioning import param_shardings
-from pgax.sampling import sample
+from pgax.sampling import Options, sample
 from pgax.training.mesh import make_mesh
 from tests.models.hf import families
 
@@ -57,7 +57,7 @@ def at_once_and_by_token(model: Decoder):
   def logits(params, tokens, positions):
     whole, _ = model.apply(params, tokens, positions)
     c = model.config
-    shape = (c.num_layers, *tokens.shape[:2], WIDTH + 1, c.num_kv_heads, c.head_dim)
+    shape = (c.num_layers, *tokens.shape[:2], c.num_kv_heads, WIDTH + 1, c.head_dim)
     cache = Cache(None, empty_segment(shape, c.dtype), jnp.int32(0))
     first, cache = model.apply(
       params, tokens[..., :PREFILL], positions[..., :PREFILL], cache
@@ -102,8 +102,7 @@ def test_greedy_decoding(loaded):
     TOKENS,
     MASK,
     jax.random.key(0),
-    np.array([-1], np.int32),
-    np.float32(0),
+    Options(np.array([-1]), temperature=0.0),
     group=1,
     max_tokens=NEW,
   )
