@@ -17,6 +17,7 @@ def test_there_are_notebooks():
     "clipping",
     "compose_losses",
     "gae",
+    "inspect_rollouts",
   ]
 
 

@@ -1,0 +1,113 @@
+"""Speed of an update: `python -m experiments.benchmarks.train_step [--peer=transformers]`.
+
+A GRPO step on completions of full length: log-probabilities of policy and reference, one
+gradient, AdamW.
+"""
+
+import importlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import app, flags
+
+from experiments.benchmarks.timing import measure, table
+from experiments.benchmarks.workload import (
+  GROUP,
+  MODEL,
+  NEW_TOKENS,
+  NO_EOS,
+  PROMPT_TOKENS,
+  PROMPTS,
+  measure_machine,
+  pin,
+  prompts,
+  token_flops,
+)
+from pgax import algorithms
+from pgax.sampling import Options, sample
+from pgax.training import OptimizerConfig
+from pgax.training.learner import Learner
+from pgax.training.mesh import make_mesh
+from pgax.training.state import init_state, make_optimizer
+from pgax.training.step import make_train_step
+from pgax.types import Feedback
+
+_PEER = flags.DEFINE_enum("peer", None, ["transformers"], "Library to compare with.")
+_THREADS = flags.DEFINE_integer("threads", 2, "Cores to use.", lower_bound=1)
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Timed calls of each.", lower_bound=1)
+_MICROBATCHES = flags.DEFINE_integer("microbatches", 1, "Of a gradient.", lower_bound=1)
+_LEARNING_RATE = 1e-5
+
+
+def main(argv: list[str]) -> None:
+  """Measures and prints."""
+  del argv
+  pin(_THREADS.value)
+  optimizer = make_optimizer(OptimizerConfig(learning_rate=_LEARNING_RATE, warmup_steps=0))
+  learner = Learner(MODEL, algorithms.grpo(), optimizer)
+  state = init_state(learner, make_mesh(), seed=0)
+  tokens, mask = prompts()
+  rollout = sample(
+    MODEL,
+    state.params,
+    tokens,
+    mask,
+    jax.random.key(1),
+    Options(NO_EOS),
+    group=GROUP,
+    max_tokens=NEW_TOKENS,
+  )
+  rewards = np.random.default_rng(0).integers(0, 2, (PROMPTS, GROUP)).astype(np.float32)
+  feedback = Feedback(jnp.asarray(rewards), jnp.ones(rewards.shape, bool))
+  step = make_train_step(learner, microbatches=_MICROBATCHES.value)
+  calls = {}
+  if _PEER.value:
+    peers = importlib.import_module("experiments.benchmarks.peers")
+    repeated = np.broadcast_to(np.asarray(tokens)[:, None], (PROMPTS, GROUP, PROMPT_TOKENS))
+    whole = np.concatenate([repeated, np.asarray(rollout.tokens)], axis=-1)
+    rows = (PROMPTS * GROUP, -1)
+    model = peers.load(state.params, _THREADS.value)
+    calls[f"torch, model of {_PEER.value}"] = peers.make_update(
+      model,
+      whole.reshape(rows),
+      np.asarray(rollout.mask).reshape(rows),
+      rewards,
+      prompt_tokens=PROMPT_TOKENS,
+      learning_rate=_LEARNING_RATE,
+      microbatches=_MICROBATCHES.value,
+    )
+  kept = [state]
+
+  def ours() -> jax.Array:
+    kept[0], told = step(kept[0], rollout, feedback)  # the state before is donated
+    return told.metrics["grad_norm"]
+
+  calls = {"pgax": ours} | calls
+  norms = {name: float(call()) for name, call in calls.items()}
+  if not np.allclose(list(norms.values()), norms["pgax"], rtol=1e-3):
+    raise RuntimeError(f"the gradients differ, so the work is not the same: {norms}")
+  machine, times = measure_machine(), measure(calls, _ROUNDS.value)
+  forward = PROMPTS * PROMPT_TOKENS * token_flops(PROMPT_TOKENS / 2, logits=False)
+  forward += PROMPTS * GROUP * NEW_TOKENS * token_flops(PROMPT_TOKENS + NEW_TOKENS / 2)
+  # Two log-probabilities, and a gradient, which is a forward and two backward products.
+  share = 5 * forward / times["pgax"].wall / machine.flops
+  rows = [("", "tokens/s", "s", "CPU s", "of matmul rate", "pgax is faster by")]
+  for name, found in times.items():
+    ratio = found.wall / times["pgax"].wall
+    rows.append(
+      (
+        name,
+        f"{PROMPTS * GROUP * (PROMPT_TOKENS + NEW_TOKENS) / found.wall:,.0f}",
+        f"{found.wall:.3f}",
+        f"{found.cpu:.3f}",
+        f"{share:.0%}" if name == "pgax" else "",
+        "" if name == "pgax" else f"{ratio:.2f} x",
+      )
+    )
+  print(f"machine: {machine.flops / 1e9:.0f} GFLOP/s in a float32 matrix product")
+  print(table(rows))
+
+
+if __name__ == "__main__":
+  app.run(main)

@@ -1,0 +1,96 @@
+"""What the benchmarks run: one model, one batch, and the machine's own measure."""
+
+import dataclasses
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.benchmarks.timing import measure
+from pgax.models import Decoder, DecoderConfig
+from pgax.models.partitioning import init_params
+from pgax.types import Array, PyTree
+
+CONFIG = DecoderConfig(
+  vocab_size=4096,
+  num_layers=4,
+  embed_dim=256,
+  num_heads=4,
+  num_kv_heads=2,
+  head_dim=64,
+  mlp_dim=768,
+  scale_embeddings=False,  # as Llama, so that transformers has the very same model
+)
+MODEL = Decoder(CONFIG)
+PROMPTS, GROUP, PROMPT_TOKENS, NEW_TOKENS = 8, 8, 64, 128
+NO_EOS = np.array([-1], np.int32)  # every completion is as long as it may be
+
+
+def pin(threads: int) -> None:
+  """Keeps this process to so many cores; to be called before anything is computed.
+
+  XLA makes as many threads as there are cores that it may use.
+
+  Args:
+    threads: number of cores.
+
+  Raises:
+    ValueError: if there are fewer.
+  """
+  cores = sorted(os.sched_getaffinity(0))
+  if len(cores) < threads:
+    raise ValueError(f"threads is {threads}; there are {len(cores)} cores")
+  os.sched_setaffinity(0, cores[:threads])
+
+
+def fresh_params() -> PyTree:
+  """Parameters of the model."""
+  return jax.jit(lambda key: init_params(MODEL, key))(jax.random.key(0))
+
+
+def prompts(count: int = PROMPTS) -> tuple[Array, Array]:
+  """Random prompts `[N, P]` without padding, and their mask."""
+  shape = (count, PROMPT_TOKENS)
+  tokens = jax.random.randint(jax.random.key(1), shape, 3, CONFIG.vocab_size)
+  return tokens, jnp.ones(shape, bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+  """What the machine can do at best, as jitted code of one operation finds it.
+
+  Attributes:
+    flops: operations a second of a square float32 matrix product, an addition and a
+      multiplication being two.
+    bandwidth: bytes a second of copying an array far larger than any cache.
+  """
+
+  flops: float
+  bandwidth: float
+
+
+def measure_machine() -> Machine:
+  """Measures matrix product and copy."""
+  side, size = 2048, 2**27
+  square, line = jnp.ones((side, side)), jnp.ones(size // 4)
+  product, copy = jax.jit(lambda x: x @ x), jax.jit(lambda x: x + 1)
+  times = measure({"product": lambda: product(square), "copy": lambda: copy(line)})
+  return Machine(2 * side**3 / times["product"].wall, 2 * size / times["copy"].wall)
+
+
+def token_flops(context: float, logits: bool = True) -> float:
+  """Operations of the forward pass of one token that sees `context` tokens.
+
+  Args:
+    context: number of tokens that it attends to, itself included.
+    logits: whether the vocabulary's logits are computed.
+
+  Returns:
+    Operations of matrix products, an addition and a multiplication being two.
+  """
+  c = CONFIG
+  heads = 2 * c.num_heads + 2 * c.num_kv_heads
+  layer = c.embed_dim * c.head_dim * heads + 3 * c.embed_dim * c.mlp_dim
+  attention = 2 * context * c.num_heads * c.head_dim
+  return 2 * (c.num_layers * (layer + attention) + logits * c.embed_dim * c.vocab_size)
