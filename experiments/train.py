@@ -14,6 +14,7 @@ from experiments import program
 from experiments.configuration import freeze, to_json
 from pgax.data import byte_tokenizer
 from pgax.data.tokenizer import load_tokenizer
+from pgax.models import lora
 from pgax.report import write_report
 from pgax.training import UserError, train
 from pgax.training.metrics import read_lines
@@ -42,7 +43,8 @@ def main() -> int:
     return 130
   _tell(rows, samples)
   if run.model_path:
-    export_policy(run, result.state.params, tokenizer, workdir / "export")
+    params = lora.apply(run.lora, result.state.base, result.state.params)
+    export_policy(run, params, tokenizer, workdir / "export")
     print(f"\nexport: {workdir / 'export'}")
   print(f"\nreport: {page}")
   return 0

@@ -1,5 +1,6 @@
 """The training loop and all that it needs: state, steps, checkpoints, metrics."""
 
+from pgax.models.lora import LoraConfig
 from pgax.training.compilation_cache import enable_compilation_cache
 from pgax.training.config import (
   CriticConfig,
@@ -16,6 +17,7 @@ from pgax.training.state import TrainState
 
 __all__ = [
   "CriticConfig",
+  "LoraConfig",
   "MeshConfig",
   "OptimizerConfig",
   "Result",

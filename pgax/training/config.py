@@ -6,6 +6,7 @@ import math
 from pgax.algorithms import Algorithm
 from pgax.data.tasks import Task
 from pgax.models.config import DecoderConfig
+from pgax.models.lora import LoraConfig
 from pgax.types import RewardFn, StepRewardFn
 
 
@@ -183,6 +184,9 @@ class RunConfig:
       None for none.
     optimizer: of the policy.
     critic: of the algorithm's critic.
+    lora: of the policy's adapters. With a rank they are all that learns of it, in the warm
+      start too, over a frozen base that policy and reference share; what is exported is
+      merged.
     model_path: directory of a model as transformers saves it, whose weights this run starts
       from and whose shape `model` is; empty for fresh weights.
     policy_from: folder of another run whose policy this one starts from; empty for fresh
@@ -214,6 +218,7 @@ class RunConfig:
   step_reward: StepRewardFn | None = None
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
+  lora: LoraConfig = LoraConfig()
   model_path: str = ""
   policy_from: str = ""
   warm_start: WarmStartConfig = WarmStartConfig()

@@ -13,6 +13,7 @@ import optax
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts, PromptBatch
+from pgax.models import lora
 from pgax.models.partitioning import batch_sharding
 from pgax.rewards import final_answer
 from pgax.rewards.pool import InProcess
@@ -27,12 +28,13 @@ from pgax.types import Example
 from tests import tiny
 
 
-def main(fsdp: int, model: int) -> None:
+def main(fsdp: int, model: int, rank: int) -> None:
   enable_compilation_cache()
   mesh = make_mesh(fsdp, model)
   # Plain gradient descent, so that the parameters tell of the gradient itself; at a rate at
   # which their own rounding does not show.
-  learner = Learner(tiny.MODEL, algorithms.ppo(kl_coef=0.1, epochs=1), optax.sgd(30.0))
+  algorithm, adapters = algorithms.ppo(kl_coef=0.1, epochs=1), lora.LoraConfig(rank=rank)
+  learner = Learner(tiny.MODEL, algorithm, optax.sgd(30.0), lora=adapters)
   shardings = shardings_of(abstract_state(learner, mesh))
   state = init_state(learner, mesh, seed=0)
   start = jax.device_get(state.params)
@@ -41,11 +43,12 @@ def main(fsdp: int, model: int) -> None:
   tokens, mask = tiny.prompts(lengths=[2 + i % 4 for i in range(16)])
   prompts = PromptBatch((), tokens, mask)
   sampler = Sampler(tiny.MODEL, byte_tokenizer(), mesh, max_tokens=6)
-  drawn = sampler(state.params, prompts, jax.random.key(0), temperature=1.0, group=2)
+  policy = lora.apply(adapters, state.base, state.params)
+  drawn = sampler(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(5)]  # no multiple of devices
   collate = CollatePrompts(sampler.tokenizer, max_prompt_tokens=5)
   evaluated = evaluate(
-    sampler, state.params, problems, collate, InProcess(final_answer), batch_size=3
+    sampler, policy, problems, collate, InProcess(final_answer), batch_size=3
   )
   rollout = jax.device_put(tiny.rollout(n=16, group=2), place)
   feedback = jax.device_put(tiny.feedback(n=16, group=2), place)
@@ -53,7 +56,7 @@ def main(fsdp: int, model: int) -> None:
   gradient = jax.tree.map(lambda a, b: a - b, start, jax.device_get(state.params))
   state, _ = step(state, rollout, feedback)
   assert step._cache_size() == 1  # the second step is the first one's program
-  embedding = state.params["params"]["embedding"]
+  embedding = lora.apply(adapters, state.base, state.params)["params"]["embedding"]
   result = {
     "devices": jax.device_count(),
     "shards": len({str(s.index) for s in embedding.addressable_shards}),
@@ -67,4 +70,4 @@ def main(fsdp: int, model: int) -> None:
 
 
 if __name__ == "__main__":
-  main(int(sys.argv[1]), int(sys.argv[2]))
+  main(*map(int, sys.argv[1:]))
