@@ -22,6 +22,7 @@ from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import check_params, end_ids
+from pgax.training.reward_model import check_reward_model
 from pgax.training.rollout import open_scorer
 from pgax.training.state import abstract_policy
 from pgax.training.workdir import read_config
@@ -61,6 +62,7 @@ def check_run(
     _check_algorithm(config)
     _check_lengths(config, demonstrations)
     _check_deadline(config)
+    check_reward_model(config, tokenizer, mesh)
     with (
       contextlib.nullcontext(scorer)
       if scorer

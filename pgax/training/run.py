@@ -26,6 +26,7 @@ from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import end_ids, load_params
 from pgax.training.records import Sample, make_samples
+from pgax.training.reward_model import load_reward_model
 from pgax.training.rollout import Sampler, Stopwatch
 from pgax.training.state import (
   TrainState,
@@ -104,7 +105,11 @@ class Run:
     }
     self.scorer = scorer
     self.collector = Collector(
-      config, self.sampler, scorer, lambda: self._next("reinforce")
+      config,
+      self.sampler,
+      scorer,
+      lambda: self._next("reinforce"),
+      load_reward_model(config, self.mesh),
     )
     self.checkpoints = Checkpoints(workdir, config.keep_checkpoints)
 
