@@ -14,6 +14,8 @@ from pgax.training.config import (
 )
 from pgax.training.errors import UserError
 from pgax.training.loop import Result, train
+from pgax.training.preference import train_on_preferences
+from pgax.training.preference_config import PreferenceConfig
 from pgax.training.state import TrainState
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
   "LoraConfig",
   "MeshConfig",
   "OptimizerConfig",
+  "PreferenceConfig",
   "Result",
   "RewardModelConfig",
   "RunConfig",
@@ -31,4 +34,5 @@ __all__ = [
   "WarmStartConfig",
   "enable_compilation_cache",
   "train",
+  "train_on_preferences",
 ]

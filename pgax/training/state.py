@@ -137,10 +137,20 @@ def _fresh(key: Array, learner: Learner) -> TrainState:
   )
 
 
-def _optimizer_shardings(
+def optimizer_shardings(
   optimizer: optax.GradientTransformation, opt_state: PyTree, params: PyTree, mesh: Mesh
 ) -> PyTree:
-  """Moments lie where their parameters do, everything else everywhere."""
+  """Moments lie where their parameters do, everything else everywhere.
+
+  Args:
+    optimizer: the optimizer.
+    opt_state: of the optimizer, by shapes alone.
+    params: where the parameters lie.
+    mesh: of the devices.
+
+  Returns:
+    A pytree of shardings, the structure of `opt_state`.
+  """
   return optax.tree.map_params(
     optimizer,
     lambda _, sharding: sharding,
@@ -168,14 +178,14 @@ def abstract_state(learner: Learner, mesh: Mesh) -> TrainState:
   critic, critic_opt = (), ()
   if learner.critic:
     critic = param_shardings(learner.critic, mesh)
-    critic_opt = _optimizer_shardings(
+    critic_opt = optimizer_shardings(
       learner.value_optimizer, abstract.critic_opt_state, critic, mesh
     )
   shardings = jax.tree.map(lambda _: replicated(mesh), abstract).replace(
     base=base,
     params=params,
     ref_params=params,
-    opt_state=_optimizer_shardings(learner.optimizer, abstract.opt_state, params, mesh),
+    opt_state=optimizer_shardings(learner.optimizer, abstract.opt_state, params, mesh),
     critic_params=critic,
     critic_opt_state=critic_opt,
   )
