@@ -13,7 +13,7 @@ import pytest
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.models.lora import apply, merge
-from pgax.training import CriticConfig, LoraConfig, UserError, WarmStartConfig, train
+from pgax.training import LoraConfig, UserError, WarmStartConfig, train
 from pgax.training.forward import token_logp
 from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
@@ -27,9 +27,7 @@ from tests import tiny
 LORA = LoraConfig(rank=2, alpha=6.0)
 LEARNER = Learner(tiny.MODEL, algorithms.grpo(), optax.adam(1e-2), lora=LORA)
 ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
-CONFIG = tiny.run_config(
-  lora=LORA, algorithm=algorithms.ppo(epochs=1), steps=3, checkpoint_every=2
-)
+CONFIG = tiny.run_config(lora=LORA, steps=3)
 
 
 def size(tree):
@@ -59,7 +57,7 @@ def test_the_reference_and_the_optimizer_cost_no_second_copy():
 
 @pytest.fixture(scope="module")
 def stepped():
-  """The state before and after two steps, and what the program needs."""
+  """The state before and after three steps, and what they told."""
   shardings = shardings_of(abstract_state(LEARNER, make_mesh()))
   step = make_train_step(LEARNER, shardings=shardings)
   state, told = init_state(LEARNER, make_mesh(), seed=0), []
@@ -68,11 +66,11 @@ def stepped():
     state, update = step(state, ROLLOUT, FEEDBACK)
     told.append({name: float(value) for name, value in update.metrics.items()})
   assert step._cache_size() == 1
-  return start, state, told, step
+  return start, state, told
 
 
 def test_adapters_alone_learn(stepped):
-  start, state, told, _ = stepped
+  start, state, told = stepped
   assert same(start.base, state.base) and same(start.ref_params, state.ref_params)
   moved = [
     float(jnp.abs(a - b).max())
@@ -95,19 +93,6 @@ def test_sampling_needs_no_copy_of_what_is_not_adapted(stepped):
   ours, theirs = used["embedding"], state.base["params"]["embedding"]
   assert ours.unsafe_buffer_pointer() == theirs.unsafe_buffer_pointer()
   assert apply(LoraConfig(), (), used) is used
-
-
-def test_memory_of_the_step(stepped):
-  step = stepped[3]
-  whole = dataclasses.replace(LEARNER, lora=LoraConfig())
-  arguments = []
-  for learner, compiled in ((LEARNER, step), (whole, make_train_step(whole))):
-    state = abstract_state(learner, make_mesh())
-    needs = compiled.lower(state, ROLLOUT, FEEDBACK).compile().memory_analysis()
-    arguments.append(needs.argument_size_in_bytes)
-  saved = arguments[1] - arguments[0]
-  base = size(abstract_state(LEARNER, make_mesh()).base)
-  assert saved > 2 * base  # of a reference and two moments
 
 
 @pytest.fixture(scope="module")
@@ -152,17 +137,21 @@ def test_stopped_and_given_again(run, tmp_path):
       np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_another_run_starts_from_the_merged_policy(run, tmp_path):
   config = dataclasses.replace(
     CONFIG,
     policy_from=str(run[1]),
-    critic=CriticConfig(start=str(run[1])),
+    algorithm=algorithms.ppo(epochs=1),
+    optimizer=tiny.OptimizerConfig(learning_rate=0.0, warmup_steps=0),
     warm_start=WarmStartConfig(steps=0),
     steps=1,
   )
   state = train(config, byte_tokenizer(), tmp_path, {}, progress=False).state
   theirs = load_params(tiny.MODEL, make_mesh(), run[1])[0]
   assert same(state.base, theirs) and not any(map(jnp.any, _b(state.ref_params)))
+  # The critic starts from the merged policy; its head, at zero, still hides it from a step.
+  assert same(state.critic_params["params"]["decoder"], theirs["params"])
 
 
 def test_what_is_wrong_is_said_before_the_start():

@@ -71,14 +71,16 @@ def test_stopped_and_given_again(trained, tmp_path):
 def test_a_policy_learns_from_it(trained, tmp_path):
   path = str(trained[1] / "export")
   config = tiny.run_config(
-    reward_model=RewardModelConfig(path, function_weight=0.0, cut_reward=-3.0), steps=2
+    reward_model=RewardModelConfig(path, weight=0.5, cut_reward=-3.0), steps=2
   )
   result = train(config, byte_tokenizer(), tmp_path, {}, progress=False)
   assert result.finished
   for row in read_lines(tmp_path / "metrics.jsonl")[1:]:
     cut = row["length/truncated"]
-    whole = (1 - cut) * (row["reward/model"] or 0) - 3 * cut
+    model = (1 - cut) * (row["reward/model"] or 0) - 3 * cut
+    whole = row["reward/function"] + 0.5 * model
     assert row["reward/mean"] == pytest.approx(whole, abs=1e-4)
+    assert row["reward/unscorable"] == 0
 
 
 PAIR = Preference("1", "2", "3")

@@ -14,10 +14,9 @@ from pgax.models import Critic, hf, sequence_scores
 from pgax.models.heads import headless
 from pgax.models.partitioning import init_params
 from pgax.rewards.pool import InProcess
-from pgax.training import RewardModelConfig, ScoringConfig, UserError, train
+from pgax.training import RewardModelConfig, UserError
 from pgax.training.collect import Collector
 from pgax.training.mesh import make_mesh
-from pgax.training.metrics import read_lines
 from pgax.training.preflight import check_run
 from pgax.training.reward_model import RewardModel, combined, model_rewards
 from pgax.training.rollout import Sampler, Scores
@@ -133,30 +132,6 @@ def saved(tmp_path_factory):
   path = tmp_path_factory.mktemp("scorer") / "saved"
   hf.save_scorer(path, CONFIG, PARAMS, byte_tokenizer())
   return path
-
-
-def test_a_run_with_a_directory(saved, tmp_path):
-  config = tiny.run_config(reward_model=RewardModelConfig(str(saved)), steps=2)
-  result = train(config, byte_tokenizer(), tmp_path, {}, progress=False)
-  rows = read_lines(tmp_path / "metrics.jsonl")[1:]
-  assert result.finished and len(rows) == 2
-  for row in rows:
-    assert row["reward/unscorable"] == 0 and np.isfinite(row["reward/function"])
-    cut = row["length/truncated"]
-    whole = row["reward/function"] + (1 - cut) * (row["reward/model"] or 0) - cut
-    assert row["reward/mean"] == pytest.approx(whole, abs=1e-4)
-
-
-def test_a_model_that_says_nan_stops_the_run_where_told_to(saved, tmp_path):
-  broken = {"params": PARAMS["params"] | {"head": PARAMS["params"]["head"] * jnp.nan}}
-  hf.save_scorer(tmp_path / "broken", CONFIG, broken, None)
-  config = tiny.run_config(
-    reward_model=RewardModelConfig(str(tmp_path / "broken")),
-    scoring=ScoringConfig(max_unscorable=0.0),
-    sampling=tiny.SamplingConfig(prompts=4, group=4, max_prompt_tokens=5, max_tokens=16),
-  )
-  with pytest.raises(UserError, match="could not be scored .*the reward model's score is"):
-    train(config, byte_tokenizer(), tmp_path / "run", {}, progress=False)
 
 
 def test_what_can_be_no_reward_model_is_refused(saved, tmp_path):

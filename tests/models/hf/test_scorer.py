@@ -24,7 +24,8 @@ LENGTHS = np.array([11, 8, 5])
 MASK = np.arange(11) < LENGTHS[:, None]
 DRAWN = np.random.default_rng(0).integers(3, families.VOCAB, MASK.shape)
 TOKENS = np.where(MASK, DRAWN, 0).astype(np.int32)
-NAMES = ("llama", "mistral", "qwen2_yarn_sliding", "qwen3", "gemma2", "gemma3")
+NAMES = ("llama", "qwen2_yarn_sliding", "qwen3", "gemma3")
+MORE = [pytest.param(name, marks=pytest.mark.slow) for name in ("mistral", "gemma2")]
 WEIGHTS = "model.safetensors"
 
 
@@ -59,7 +60,7 @@ def load(path):
   return config, load_scorer(path, config, param_shardings(Critic(config), make_mesh()))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *MORE])
 def test_scores_and_export(tmp_path, name):
   theirs = torch_scorer(name)
   theirs.save_pretrained(tmp_path / "model")
