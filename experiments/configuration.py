@@ -19,7 +19,7 @@ from ml_collections import ConfigDict, config_dict
 
 from pgax.data import Task
 from pgax.models import DecoderConfig, hf
-from pgax.training import RunConfig, UserError
+from pgax.training import PreferenceConfig, RunConfig, UserError
 from pgax.training.workdir import read_config
 from pgax.types import Example
 
@@ -73,7 +73,24 @@ def run_config(
   """
   config = ConfigDict({"name": name})
   config.task, config.reward, config.algorithm = task, reward, algorithm
-  for field in dataclasses.fields(RunConfig):
+  return _with_defaults(config, RunConfig)
+
+
+def preference_config(name: str, data: ConfigDict) -> ConfigDict:
+  """The config of a reward model's training with default settings.
+
+  Args:
+    name: of the run.
+    data: entry of the pairs, such as `entry(preference_files, train_path=...)`.
+
+  Returns:
+    A `ConfigDict` with a field for each of `pgax.training.PreferenceConfig`.
+  """
+  return _with_defaults(ConfigDict({"name": name, "data": data}), PreferenceConfig)
+
+
+def _with_defaults(config: ConfigDict, cls: type) -> ConfigDict:
+  for field in dataclasses.fields(cls):
     if field.default is not dataclasses.MISSING:
       if field.name == "model_path":
         continue  # it is `model.path` here, beside what it stands for
@@ -102,11 +119,21 @@ def freeze(config: ConfigDict, with_task: bool = True) -> RunConfig:
   Raises:
     UserError: for an unknown key, a missing one or a bad value; it names what is allowed.
   """
+  return _frozen(config.to_dict() | ({} if with_task else {"task": _NO_TASK}), RunConfig)
+
+
+def freeze_preferences(config: ConfigDict) -> PreferenceConfig:
+  """As `freeze`, for the config of a reward model's training."""
+  return _frozen(config.to_dict(), PreferenceConfig)
+
+
+def _frozen(plain: Mapping[str, Any], cls: type) -> Any:
   try:
-    plain = config.to_dict() | ({} if with_task else {"task": _NO_TASK})
     values = {name: _made(value, name) for name, value in plain.items()}
-    values["model"], values["model_path"] = _model(values.get("model", {}))
-    return _build(RunConfig, values, "config")
+    values["model"], values["model_path"] = _model(
+      values.get("model", {}), _default(cls, "model")
+    )
+    return _build(cls, values, "config")
   except OSError as error:
     raise UserError(f"{error.filename} can't be read: {error.strerror}") from None
   except (TypeError, ValueError) as error:
@@ -125,7 +152,14 @@ def _made(value: Any, where: str) -> Any:
   return function(**arguments)
 
 
-def _model(values: Mapping[str, Any]) -> tuple[Mapping[str, Any] | DecoderConfig, str]:
+def _default(cls: type, name: str) -> Any:
+  (found,) = (field.default for field in dataclasses.fields(cls) if field.name == name)
+  return found
+
+
+def _model(
+  values: Mapping[str, Any], without: DecoderConfig
+) -> tuple[Mapping[str, Any] | DecoderConfig, str]:
   """The decoder's settings, and the directory that they and the weights are read from.
 
   With a directory only what no file says can be set: how to compute.
@@ -134,7 +168,7 @@ def _model(values: Mapping[str, Any]) -> tuple[Mapping[str, Any] | DecoderConfig
   path = settings.pop("path", "")
   if not path:
     return settings, ""
-  default = dataclasses.asdict(DecoderConfig())
+  default = dataclasses.asdict(without)
   free = {name: settings.pop(name) for name in ("dtype", "remat") if name in settings}
   for name, value in settings.items():
     value = tuple(value) if isinstance(value, list) else value

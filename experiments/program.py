@@ -11,7 +11,9 @@ from pathlib import Path
 from absl import app, flags, logging
 from ml_collections import ConfigDict
 from ml_collections.config_flags import config_flags
+from transformers import PreTrainedTokenizerFast
 
+from pgax.data.tokenizer import byte_tokenizer, load_tokenizer
 from pgax.training import UserError, enable_compilation_cache
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -69,6 +71,19 @@ def run(main: Callable[[], int | None]) -> None:
       return 130
 
   app.run(guarded)
+
+
+def tokenizer(model_path: str) -> PreTrainedTokenizerFast:
+  """The tokenizer of a model's directory, or the one of bytes for an empty path."""
+  if not model_path:
+    return byte_tokenizer()
+  try:
+    return load_tokenizer(Path(model_path))
+  except (OSError, ValueError) as error:
+    raise UserError(
+      f"config.model.path is {model_path!r}, and its tokenizer can't be read: "
+      f"{str(error).splitlines()[0]}"
+    ) from None
 
 
 def _check_overrides(argv: Sequence[str], default: str | None) -> None:

@@ -8,14 +8,12 @@ import json
 from pathlib import Path
 
 from absl import flags
-from transformers import PreTrainedTokenizerFast
 
 from experiments import program
 from experiments.configuration import freeze, to_json
-from pgax.data import byte_tokenizer
-from pgax.data.tokenizer import load_tokenizer
+from pgax.models import lora
 from pgax.report import write_report
-from pgax.training import UserError, train
+from pgax.training import train
 from pgax.training.metrics import read_lines
 from pgax.training.policy import export_policy
 
@@ -30,7 +28,7 @@ def main() -> int:
   run = freeze(config)
   # Once through JSON, so that what is compared is what a file can hold.
   record = json.loads(json.dumps(to_json(config)))
-  tokenizer = _tokenizer(run.model_path)
+  tokenizer = program.tokenizer(run.model_path)
   result = train(run, tokenizer, workdir, record)
   rows, samples = (read_lines(workdir / f"{x}.jsonl") for x in ("metrics", "samples"))
   page = write_report(rows, samples, f"{run.name}, seed {run.seed}", workdir / "report")
@@ -42,23 +40,11 @@ def main() -> int:
     return 130
   _tell(rows, samples)
   if run.model_path:
-    export_policy(run, result.state.params, tokenizer, workdir / "export")
+    params = lora.apply(run.lora, result.state.base, result.state.params)
+    export_policy(run, params, tokenizer, workdir / "export")
     print(f"\nexport: {workdir / 'export'}")
   print(f"\nreport: {page}")
   return 0
-
-
-def _tokenizer(model_path: str) -> PreTrainedTokenizerFast:
-  """That of the model's directory, or the one of bytes."""
-  if not model_path:
-    return byte_tokenizer()
-  try:
-    return load_tokenizer(Path(model_path))
-  except (OSError, ValueError) as error:
-    raise UserError(
-      f"config.model.path is {model_path!r}, and its tokenizer can't be read: "
-      f"{str(error).splitlines()[0]}"
-    ) from None
 
 
 def _tell(rows: list[dict], samples: list[dict]) -> None:

@@ -172,3 +172,8 @@ def p3o(log_ratios, rewards, clip: float, form: str) -> tuple[float, list[float]
     return max(plain, bounded), slope, -slope
 
   return _over_pairs(len(rewards), pair)
+
+
+def bradley_terry(chosen: float, rejected: float) -> float:
+  """Minus the log of the chance that the chosen one is preferred."""
+  return -math.log(math.exp(chosen) / (math.exp(chosen) + math.exp(rejected)))

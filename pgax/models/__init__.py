@@ -1,9 +1,10 @@
-"""The decoder: a Flax Linen module whose cache is explicit; and the critic."""
+"""The decoder: a Flax Linen module whose cache is explicit; critic and scorer."""
 
 from pgax.models.config import DecoderConfig
 from pgax.models.decoder import Decoder
 from pgax.models.heads import Critic
 from pgax.models.scoring import completion_logits, completion_outputs
+from pgax.models.sequence import sequence_scores
 
 __all__ = [
   "Critic",
@@ -11,4 +12,5 @@ __all__ = [
   "DecoderConfig",
   "completion_logits",
   "completion_outputs",
+  "sequence_scores",
 ]

@@ -1,4 +1,6 @@
-"""A decoder with a scalar head: the critic."""
+"""A decoder with a scalar head: the critic, and the scorer of whole sequences."""
+
+import dataclasses
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -14,7 +16,9 @@ DECODER = "decoder"
 class Critic(nn.Module):
   """A decoder of its own with one number for every token in the place of logits.
 
-  The head starts at zero, so that every output does, whatever the decoder's weights.
+  The head starts at zero, so that every output does, whatever the decoder's weights. The
+  same module scores whole sequences, by the number at their last token: see
+  `sequence_scores`.
   """
 
   config: DecoderConfig
@@ -49,10 +53,19 @@ def with_decoder(params: PyTree, decoder_params: PyTree) -> PyTree:
 
   Args:
     params: of a `Critic`.
-    decoder_params: of a `Decoder` of the same configuration.
+    decoder_params: of a `Decoder` of the same configuration, or of one that has an
+      unembedding beside.
 
   Returns:
     Parameters of a `Critic`; the head is as it was.
   """
-  inner = dict(params["params"]) | {DECODER: decoder_params["params"]}
+  own = params["params"][DECODER]
+  inner = dict(params["params"]) | {
+    DECODER: {name: decoder_params["params"][name] for name in own}
+  }
   return dict(params) | {"params": inner}
+
+
+def headless(config: DecoderConfig) -> DecoderConfig:
+  """A decoder's configuration without the unembedding, which a scorer has no use for."""
+  return dataclasses.replace(config, tie_embeddings=True)

@@ -2,11 +2,13 @@
 
 The model knows nothing of them. A forward pass takes `apply(config, base, adapters)`, whose
 gradient reaches the adapters alone, so that the base is one set of arrays for the policy,
-for its frozen reference (the base as it is) and for any number of adapters.
+for its frozen reference and for any number of adapters. The merged matrices stand in memory
+only as long as the pass does.
 """
 
 import dataclasses
 import fnmatch
+import functools
 import math
 
 import jax
@@ -25,19 +27,19 @@ class LoraConfig:
   """Which matrices are adapted, and how much.
 
   Attributes:
-    rank: of the change of a matrix.
+    rank: of the change of a matrix; 0 for no adapters.
     alpha: the change is multiplied by `alpha / rank`.
     targets: patterns (`*`, `?`) of dotted names, such as `blocks.attention.query`.
   """
 
-  rank: int = 8
+  rank: int = 0
   alpha: float = 16.0
   targets: tuple[str, ...] = ("blocks.attention.*", "blocks.mlp.*")
 
   def __post_init__(self):
     object.__setattr__(self, "targets", tuple(self.targets))  # a list has no hash
-    if self.rank < 1:
-      raise ValueError(f"lora.rank is {self.rank}; it must be at least 1")
+    if self.rank < 0:
+      raise ValueError(f"lora.rank is {self.rank}; it must be at least 0, for no adapters")
     if not 0 < self.alpha < math.inf:
       raise ValueError(f"lora.alpha is {self.alpha}; it must be positive, and finite")
     if not self.targets:
@@ -46,6 +48,8 @@ class LoraConfig:
 
 def _targets(config: LoraConfig, params: PyTree) -> list[tuple[str, ...]]:
   """Paths of the adapted matrices, in the order of their names."""
+  if not config.rank:
+    raise ValueError("lora.rank is 0; there are no adapters")
   flat = flatten_dict(matrices(params["params"]))
   names = {".".join(path): path for path, is_matrix in flat.items() if is_matrix}
   chosen = set()
@@ -107,28 +111,35 @@ def merge(config: LoraConfig, params: PyTree, adapters: PyTree) -> PyTree:
   flat, changes = flatten_dict(params["params"]), flatten_dict(adapters["params"])
   merged = dict(flat)
   for path in _targets(config, params):
-    weight, (start, end) = flat[path], _axes(path)
     a, b = changes[*path, "a"], changes[*path, "b"]
-    layers = "z" * start
-    inputs, outputs = "ij"[: end - start], "klmn"[: weight.ndim - end]
-    formula = f"{layers}{inputs}r,{layers}r{outputs}->{layers}{inputs}{outputs}"
-    change = jnp.einsum(formula, a, b) * (config.alpha / config.rank)
-    merged[path] = (weight + change).astype(weight.dtype)
+    merged[path] = _sum(flat[path], a, b, config.alpha / config.rank, _axes(path))
   return {"params": unflatten_dict(merged)}
 
 
-def apply(config: LoraConfig, params: PyTree, adapters: PyTree) -> PyTree:
-  """As `merge`, for training: no gradient reaches the base.
+# Jitted by the matrix, so that all others are the same arrays outside of a jit too.
+@functools.partial(jax.jit, static_argnames="axes")
+def _sum(weight: Array, a: Array, b: Array, scale: float, axes: tuple[int, int]) -> Array:
+  start, end = axes
+  layers, inputs = "z" * start, "ij"[: end - start]
+  outputs = "klmn"[: weight.ndim - end]
+  formula = f"{layers}{inputs}r,{layers}r{outputs}->{layers}{inputs}{outputs}"
+  return (weight + scale * jnp.einsum(formula, a, b)).astype(weight.dtype)
+
+
+def apply(config: LoraConfig, base: PyTree, trained: PyTree) -> PyTree:
+  """The parameters of a decoder, of what is trained of it; no gradient reaches the base.
 
   Args:
     config: of the adapters.
-    params: of a `Decoder`, frozen.
-    adapters: what is trained.
+    base: of a `Decoder`, frozen; plays no part without adapters.
+    trained: the adapters, or all of the decoder's parameters where there are none.
 
   Returns:
     Parameters of a `Decoder`.
   """
-  return merge(config, jax.lax.stop_gradient(params), adapters)
+  if not config.rank:
+    return trained
+  return merge(config, jax.lax.stop_gradient(base), trained)
 
 
 def shardings(config: LoraConfig, params: PyTree, param_shardings: PyTree) -> PyTree:

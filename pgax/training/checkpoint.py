@@ -9,6 +9,8 @@ from pgax.training.errors import UserError
 from pgax.training.state import TrainState
 from pgax.types import PyTree
 
+_POLICY = ("base", "params")  # the fields of a state that its policy is made of
+
 
 class Checkpoints:
   """The checkpoints of a run, each of them complete or absent.
@@ -94,30 +96,33 @@ class Checkpoints:
     """Makes sure that `restore_params` will work, by shapes alone.
 
     Args:
-      like: of the wanted structure and shapes.
+      like: the wanted fields of the state by their names, of the wanted structure and
+        shapes.
 
     Raises:
       UserError: if there is no checkpoint, or its policy has other parameters; it names the
         first that differs.
     """
     step = self._last()
-    saved = self._manager.item_metadata(step)["state"]["params"]
-    _check_same(self._folder / str(step), {"params": saved}, {"params": like})
+    state = self._manager.item_metadata(step)["state"]
+    saved = {name: state.get(name, ()) for name in _POLICY}
+    _check_same(self._folder / str(step), saved, like)
 
-  def restore_params(self, like: PyTree) -> tuple[PyTree, int]:
+  def restore_params(self, like: dict[str, PyTree]) -> tuple[dict[str, PyTree], int]:
     """Reads the policy's parameters of the last checkpoint, and nothing else of it.
 
     Args:
-      like: of the wanted structure, shapes and shardings.
+      like: the wanted fields of the state by their names, of the wanted structure, shapes
+        and shardings.
 
     Returns:
-      The parameters, and the step of the checkpoint.
+      These fields, and the step of the checkpoint.
 
     Raises:
       UserError: as `check_params` does.
     """
     self.check_params(like)
-    step, wanted = self._last(), {"params": like}
+    step, wanted = self._last(), {name: x for name, x in like.items() if x}
     arguments = ocp.args.PyTreeRestore(
       item=wanted,
       restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
@@ -125,7 +130,7 @@ class Checkpoints:
     )
     handler = ocp.PyTreeCheckpointHandler()
     restored = handler.restore(self._folder / str(step) / "state", args=arguments)
-    return restored["params"], step
+    return like | restored, step
 
   def _last(self) -> int:
     step = self.latest()

@@ -12,6 +12,7 @@ from pgax.data.prompts import PromptBatch
 from pgax.models.partitioning import batch_sharding
 from pgax.rewards.pool import Scorer
 from pgax.training.config import RunConfig
+from pgax.training.reward_model import RewardModel
 from pgax.training.rollout import (
   Scores,
   Stopwatch,
@@ -53,12 +54,14 @@ class Collector:
     sampler: draws completions.
     scorer: applies the reward function.
     next_prompts: gives the next batch of prompts.
+    reward_model: has its say in the rewards; None for none.
   """
 
   config: RunConfig
   sampler: Sampler
   scorer: Scorer
   next_prompts: Callable[[], PromptBatch]
+  reward_model: RewardModel | None = None
 
   def __call__(
     self, params: PyTree, key: Array
@@ -112,11 +115,9 @@ class Collector:
     baseline = config.algorithm.greedy_baseline
     greedy = sampler(params, prompts, key, 0.0, 1) if baseline else None
     times["time/rollout"] += watch.lap(rollout, greedy)
-    experience = Experience(
-      prompts, rollout, score(self.scorer, sampler.tokenizer, prompts, rollout)
-    )
+    experience = Experience(prompts, rollout, self._score(prompts, rollout))
     if greedy is not None:
-      told = score(self.scorer, sampler.tokenizer, prompts, greedy)
+      told = self._score(prompts, greedy)
       experience = dataclasses.replace(
         experience,
         greedy_rewards=np.where(told.valid, told.rewards, np.nan)[:, 0],
@@ -124,6 +125,12 @@ class Collector:
       )
     times["time/reward"] += watch.lap()
     return experience
+
+  def _score(self, prompts: PromptBatch, rollout: Rollout) -> Scores:
+    model = self.reward_model
+    told = model(rollout) if model else None  # on the devices, while the host is at work
+    scores = score(self.scorer, self.sampler.tokenizer, prompts, rollout)
+    return model.combined(scores, told, rollout) if model else scores
 
   def _feedback(self, experience: Experience, empty: np.ndarray) -> Feedback:
     scores = experience.scores

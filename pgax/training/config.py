@@ -6,6 +6,7 @@ import math
 from pgax.algorithms import Algorithm
 from pgax.data.tasks import Task
 from pgax.models.config import DecoderConfig
+from pgax.models.lora import LoraConfig
 from pgax.types import RewardFn, StepRewardFn
 
 
@@ -201,6 +202,39 @@ class ScoringConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class RewardModelConfig:
+  """A learned reward model beside the reward function.
+
+  `reward = function_weight * function + weight * model`. Evaluations are by the reward
+  function alone.
+
+  Attributes:
+    path: directory of a sequence scorer, as transformers saves it
+      (`*ForSequenceClassification` with one label) or `experiments.train_reward` exports
+      it; empty for none. It reads the policy's tokens.
+    weight: of its score; 0 only looks at it.
+    function_weight: of the reward function's; 0 only looks at it. Without a path the
+      reward is the function's.
+    cut_reward: in the place of the model's score of a completion that was cut at the limit,
+      which the model does not see.
+  """
+
+  path: str = ""
+  weight: float = 1.0
+  function_weight: float = 1.0
+  cut_reward: float = -1.0
+
+  def __post_init__(self):
+    for name in ("weight", "function_weight", "cut_reward"):
+      if not math.isfinite(vars(self)[name]):
+        raise ValueError(f"reward_model.{name} is {vars(self)[name]}; it must be finite")
+    if self.path and not (self.weight or self.function_weight):
+      raise ValueError(
+        "reward_model.weight and reward_model.function_weight are 0; nothing is rewarded"
+      )
+
+
+@dataclasses.dataclass(frozen=True)
 class MeshConfig:
   """How devices are laid out; see `training.mesh.make_mesh`.
 
@@ -224,12 +258,16 @@ class RunConfig:
     algorithm: the policy-gradient algorithm.
     model: shape of the decoder.
     sampling: how completions are drawn.
+    reward_model: a learned one beside the reward function.
     scoring: where the reward function runs. Rewards of steps are computed in the process
       that trains, always.
     step_reward: rewards the steps of a completion, for algorithms that learn from steps;
       None for none.
     optimizer: of the policy.
     critic: of the algorithm's critic.
+    lora: of the policy's adapters. With a rank they are all that learns of it, in the warm
+      start too, over a frozen base that policy and reference share; what is exported is
+      merged.
     model_path: directory of a model as transformers saves it, whose weights this run starts
       from and whose shape `model` is; empty for fresh weights.
     policy_from: folder of another run whose policy this one starts from; empty for fresh
@@ -257,10 +295,12 @@ class RunConfig:
   algorithm: Algorithm
   model: DecoderConfig = DecoderConfig()
   sampling: SamplingConfig = SamplingConfig()
+  reward_model: RewardModelConfig = RewardModelConfig()
   scoring: ScoringConfig = ScoringConfig()
   step_reward: StepRewardFn | None = None
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
+  lora: LoraConfig = LoraConfig()
   model_path: str = ""
   policy_from: str = ""
   warm_start: WarmStartConfig = WarmStartConfig()

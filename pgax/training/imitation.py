@@ -6,17 +6,17 @@ from collections.abc import Callable
 import jax
 import optax
 
-from pgax.models.decoder import Decoder
+from pgax.models import lora
 from pgax.ops import aggregation
 from pgax.ops.masking import masked_sum
 from pgax.training.forward import completion_logp
+from pgax.training.learner import Learner
 from pgax.training.state import TrainState
 from pgax.types import Array, PyTree
 
 
 def make_imitation_step(
-  model: Decoder,
-  optimizer: optax.GradientTransformation,
+  learner: Learner,
   *,
   chunk: int = 128,
   shardings: TrainState | None = None,
@@ -24,8 +24,7 @@ def make_imitation_step(
   """Builds the supervised step: mean negative log-likelihood of the solutions' tokens.
 
   Args:
-    model: the decoder.
-    optimizer: of the warm start.
+    learner: what learns, with the optimizer of the warm start; its algorithm plays no part.
     chunk: positions whose logits stand in memory at a time; see `completion_logp`.
     shardings: of the state, as for `make_train_step`.
 
@@ -33,13 +32,15 @@ def make_imitation_step(
     A jitted function of the state (donated), prompts `[N, P]` with their mask and
     solutions `[N, T]` with theirs, to the next state and its metrics.
   """
+  model, optimizer = learner.model, learner.optimizer
   out_shardings = None if shardings is None else (shardings, None)
 
   @functools.partial(jax.jit, donate_argnums=0, out_shardings=out_shardings)
   def imitation_step(state, prompt_tokens, prompt_mask, tokens, mask):
     tokens, mask = tokens[:, None], mask[:, None]  # a group of one
 
-    def objective(params: PyTree) -> Array:
+    def objective(trained: PyTree) -> Array:
+      params = lora.apply(learner.lora, state.base, trained)
       logp, _ = completion_logp(
         model, params, prompt_tokens, prompt_mask, tokens, mask, chunk=chunk
       )

@@ -7,6 +7,7 @@ import optax
 from pgax.algorithms import Algorithm
 from pgax.models.decoder import Decoder
 from pgax.models.heads import Critic
+from pgax.models.lora import LoraConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,12 +19,14 @@ class Learner:
     algorithm: what to optimise.
     optimizer: of the policy.
     critic_optimizer: of the critic; None takes the policy's settings.
+    lora: of the adapters; with them they are all that learns of the policy.
   """
 
   model: Decoder
   algorithm: Algorithm
   optimizer: optax.GradientTransformation
   critic_optimizer: optax.GradientTransformation | None = None
+  lora: LoraConfig = LoraConfig()
 
   @property
   def critic(self) -> Critic | None:

@@ -10,14 +10,16 @@ from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.tokenizer import load_tokenizer
-from pgax.models import hf
+from pgax.models import hf, lora
 from pgax.models.decoder import Decoder
-from pgax.models.partitioning import abstract_params
+from pgax.models.lora import LoraConfig
 from pgax.training.checkpoint import Checkpoints
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
 from pgax.training.sampler import Sampler, make_sampler
+from pgax.training.state import abstract_policy
+from pgax.training.workdir import read_config
 from pgax.types import PyTree
 
 
@@ -59,7 +61,7 @@ def load_policy(config: RunConfig, workdir: Path) -> Policy:
   if not (workdir / "tokenizer").is_dir():
     raise UserError(f"{workdir} has no folder 'tokenizer'; give the folder of a run")
   model, mesh = Decoder(config.model), make_mesh(config.mesh.fsdp, config.mesh.model)
-  params, step = load_params(model, mesh, workdir)
+  params, step = load_params(model, mesh, workdir, config.lora)
   tokenizer = load_tokenizer(workdir / "tokenizer")
   return Policy(
     params=params,
@@ -97,13 +99,16 @@ def export_policy(
   hf.save(folder, config.model, params, tokenizer, source, dtype)
 
 
-def load_params(model: Decoder, mesh: Mesh, workdir: Path) -> tuple[PyTree, int]:
-  """Reads the policy's parameters of the last checkpoint of a run.
+def load_params(
+  model: Decoder, mesh: Mesh, workdir: Path, adapters: LoraConfig | None = None
+) -> tuple[PyTree, int]:
+  """Reads the policy's parameters of the last checkpoint of a run, adapters merged.
 
   Args:
     model: the decoder that they are for.
     mesh: of the devices.
     workdir: folder of the run.
+    adapters: of the run; None for what its `config.json` says.
 
   Returns:
     The parameters, and the number of steps done, those of the warm start included.
@@ -111,14 +116,27 @@ def load_params(model: Decoder, mesh: Mesh, workdir: Path) -> tuple[PyTree, int]
   Raises:
     UserError: if there is no checkpoint, or it does not fit the model.
   """
+  adapters = _saved_adapters(workdir) if adapters is None else adapters
   with _checkpoints(workdir) as checkpoints:
-    return checkpoints.restore_params(abstract_params(model, mesh))
+    found, step = checkpoints.restore_params(_fields(model, adapters, mesh))
+  return lora.apply(adapters, found["base"], found["params"]), step
 
 
 def check_params(model: Decoder, mesh: Mesh, workdir: Path) -> None:
   """Makes sure that `load_params` will work, by shapes alone; raises what it would."""
   with _checkpoints(workdir) as checkpoints:
-    checkpoints.check_params(abstract_params(model, mesh))
+    checkpoints.check_params(_fields(model, _saved_adapters(workdir), mesh))
+
+
+def _fields(model: Decoder, adapters: LoraConfig, mesh: Mesh) -> dict[str, PyTree]:
+  """The fields of a state that its policy is made of, by shapes alone."""
+  base, params = abstract_policy(model, adapters, mesh)
+  return {"base": base, "params": params}
+
+
+def _saved_adapters(workdir: Path) -> LoraConfig:
+  """The adapters of a run, as its folder tells; none if it does not."""
+  return LoraConfig(**(read_config(workdir) or {}).get("lora", {}))
 
 
 @contextlib.contextmanager

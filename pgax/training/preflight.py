@@ -16,14 +16,15 @@ from pgax.algorithms import Algorithm, loss, prepare
 from pgax.data.prompts import CollateDemonstrations, CollatePrompts
 from pgax.models import hf
 from pgax.models.decoder import Decoder
-from pgax.models.partitioning import param_shardings
 from pgax.rewards.code.sandbox import Limits
 from pgax.rewards.pool import Job, Scorer
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import check_params, end_ids
+from pgax.training.reward_model import check_reward_model
 from pgax.training.rollout import open_scorer
+from pgax.training.state import abstract_policy
 from pgax.training.workdir import read_config
 from pgax.types import Example, Feedback, Rollout
 
@@ -57,10 +58,11 @@ def check_run(
     mesh = make_mesh(config.mesh.fsdp, config.mesh.model)
     _check_vocabulary(config, tokenizer)
     _check_devices(config, mesh)
-    param_shardings(Decoder(config.model), mesh)
+    abstract_policy(Decoder(config.model), config.lora, mesh)
     _check_algorithm(config)
     _check_lengths(config, demonstrations)
     _check_deadline(config)
+    check_reward_model(config, tokenizer, mesh)
     with (
       contextlib.nullcontext(scorer)
       if scorer

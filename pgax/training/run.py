@@ -11,9 +11,9 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.pipeline import batches
 from pgax.data.prompts import CollateDemonstrations, CollatePrompts
-from pgax.models import hf
+from pgax.models import hf, lora
 from pgax.models.decoder import Decoder
-from pgax.models.partitioning import batch_sharding
+from pgax.models.partitioning import batch_sharding, param_shardings
 from pgax.rewards.pool import Scorer
 from pgax.training.checkpoint import Checkpoints
 from pgax.training.collect import Collector
@@ -26,6 +26,7 @@ from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import end_ids, load_params
 from pgax.training.records import Sample, make_samples
+from pgax.training.reward_model import load_reward_model
 from pgax.training.rollout import Stopwatch
 from pgax.training.sampler import make_sampler
 from pgax.training.state import (
@@ -35,9 +36,11 @@ from pgax.training.state import (
   init_state,
   make_optimizer,
   shardings_of,
+  start_from,
   step_keys,
 )
 from pgax.training.step import make_train_step
+from pgax.types import PyTree
 
 
 class Run:
@@ -69,16 +72,19 @@ class Run:
     # Both learners' optimizers are of one kind: the state has one layout in both stages.
     critic_optimizer = make_optimizer(config.critic.optimizer)
     self.learner, self.warm_learner = (
-      Learner(self.model, config.algorithm, make_optimizer(optimizer), critic_optimizer)
+      Learner(
+        self.model,
+        config.algorithm,
+        make_optimizer(optimizer),
+        critic_optimizer,
+        config.lora,
+      )
       for optimizer in (config.optimizer, config.warm_start.optimizer)
     )
     self.abstract = abstract_state(self.learner, self.mesh)
     self.shardings = shardings_of(self.abstract)
     self.imitation_step = make_imitation_step(
-      self.model,
-      self.warm_learner.optimizer,
-      chunk=config.logit_chunk,
-      shardings=self.shardings,
+      self.warm_learner, chunk=config.logit_chunk, shardings=self.shardings
     )
     make_step = functools.partial(
       make_train_step,
@@ -100,7 +106,11 @@ class Run:
     }
     self.scorer = scorer
     self.collector = Collector(
-      config, self.sampler, scorer, lambda: self._next("reinforce")
+      config,
+      self.sampler,
+      scorer,
+      lambda: self._next("reinforce"),
+      load_reward_model(config, self.mesh),
     )
     self.checkpoints = Checkpoints(workdir, config.keep_checkpoints)
 
@@ -114,19 +124,24 @@ class Run:
     config = self.config
     state = init_state(self.warm_learner, self.mesh, config.seed)
     if config.model_path:
-      params = hf.load_params(Path(config.model_path), config.model, self.shardings.params)
-      state = state.replace(params=params)
+      places = param_shardings(self.model, self.mesh)
+      params = hf.load_params(Path(config.model_path), config.model, places)
+      state = start_from(state, self.learner, params)
     if config.policy_from:
       params, _ = load_params(self.model, self.mesh, Path(config.policy_from))
-      state = state.replace(params=params)
+      state = start_from(state, self.learner, params)
     return state if config.warm_start.steps else self._begin(state)
+
+  def policy(self, state: TrainState) -> PyTree:
+    """Parameters of the decoder, adapters merged."""
+    return lora.apply(self.config.lora, state.base, state.params)
 
   def _begin(self, state: TrainState) -> TrainState:
     """The state that reinforcement starts from."""
     start = self.config.critic.start
     critic_from = None
     if self.learner.critic and start == "policy":
-      critic_from = state.params
+      critic_from = self.policy(state)
     elif self.learner.critic and start != "fresh":
       critic_from, _ = load_params(self.model, self.mesh, Path(start))
     return begin_reinforcement(state, self.learner, self.shardings, critic_from)
@@ -162,7 +177,7 @@ class Run:
     begun = time.process_time()
     step = int(state.step) - self.config.warm_start.steps  # done so far
     key, _ = step_keys(state.key, state.step)
-    experience, feedback, metrics = self.collector(state.params, key)
+    experience, feedback, metrics = self.collector(self.policy(state), key)
     watch = Stopwatch()
     train_step = self.value_step if step < self.pretraining else self.train_step
     state, update = train_step(state, experience.rollout, feedback)
@@ -182,4 +197,5 @@ class Run:
     problems = [self.config.task.held_out[i] for i in range(count)]
     # As many at a time as a rollout has completions: the same memory.
     size = self.config.sampling.prompts * self.config.sampling.group
-    return evaluate(self.sampler, state.params, problems, self.collate, self.scorer, size)
+    params = self.policy(state)
+    return evaluate(self.sampler, params, problems, self.collate, self.scorer, size)

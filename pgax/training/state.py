@@ -8,9 +8,16 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
+from pgax.models import lora
+from pgax.models.decoder import Decoder
 from pgax.models.heads import with_decoder
 from pgax.models.parameters import matrices
-from pgax.models.partitioning import init_params, param_shardings, replicated
+from pgax.models.partitioning import (
+  abstract_params,
+  init_params,
+  param_shardings,
+  replicated,
+)
 from pgax.training.config import OptimizerConfig
 from pgax.training.learner import Learner
 from pgax.types import Array, PyTree
@@ -23,8 +30,10 @@ class TrainState:
   Attributes:
     step: int32 scalar, number of steps done, those of the warm start included.
     key: random key of the run, never consumed: see `step_keys`.
-    params: of the policy.
-    ref_params: of the frozen reference policy.
+    base: the decoder's parameters where adapters learn, of policy and reference alike;
+      empty where the policy itself learns.
+    params: what learns of the policy: all of it, or its adapters.
+    ref_params: the same of the frozen reference policy.
     opt_state: of the optimizer.
     kl_state: of the KL controller; empty where there is none.
     baseline_state: of the algorithm's baseline; empty where it keeps none.
@@ -34,6 +43,7 @@ class TrainState:
 
   step: Array
   key: Array
+  base: PyTree
   params: PyTree
   ref_params: PyTree
   opt_state: PyTree
@@ -63,14 +73,59 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
   return optax.chain(optax.clip_by_global_norm(config.clip_norm), adamw)
 
 
+def _fresh_policy(
+  model: Decoder, config: lora.LoraConfig, key: Array
+) -> tuple[PyTree, PyTree]:
+  """The frozen base, and what learns."""
+  if not config.rank:
+    return (), init_params(model, key)
+  base_key, key = jax.random.split(key)
+  base = init_params(model, base_key)
+  return base, lora.init(config, base, key)
+
+
+def _placed(shapes: PyTree, shardings: PyTree) -> PyTree:
+  return jax.tree.map(
+    lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+    shapes,
+    shardings,
+  )
+
+
+def abstract_policy(
+  model: Decoder, config: lora.LoraConfig, mesh: Mesh
+) -> tuple[PyTree, PyTree]:
+  """Shapes of `base` and `params` of a `TrainState` and where they lie.
+
+  Args:
+    model: the policy's decoder.
+    config: of the adapters.
+    mesh: of the devices.
+
+  Returns:
+    Two pytrees of `jax.ShapeDtypeStruct`s with shardings.
+
+  Raises:
+    ValueError: if the mesh does not divide the parameters, or the adapters are of a matrix
+      that is not there.
+  """
+  make = functools.partial(_fresh_policy, model, config)
+  places = (), param_shardings(model, mesh)
+  if config.rank:
+    base = abstract_params(model, mesh)
+    places = places[1], lora.shardings(config, base, places[1])
+  return _placed(jax.eval_shape(make, jax.random.key(0)), places)
+
+
 def _fresh(key: Array, learner: Learner) -> TrainState:
   algorithm, critic = learner.algorithm, learner.critic
   params_key, run_key, critic_key = jax.random.split(key, 3)
-  params = init_params(learner.model, params_key)
+  base, params = _fresh_policy(learner.model, learner.lora, params_key)
   critic_params = init_params(critic, critic_key) if critic else ()
   return TrainState(
     step=jnp.int32(0),
     key=run_key,
+    base=base,
     params=params,
     # A copy, because the train step donates its state: no buffer may be in it twice.
     ref_params=jax.tree.map(jnp.copy, params),
@@ -82,10 +137,20 @@ def _fresh(key: Array, learner: Learner) -> TrainState:
   )
 
 
-def _optimizer_shardings(
+def optimizer_shardings(
   optimizer: optax.GradientTransformation, opt_state: PyTree, params: PyTree, mesh: Mesh
 ) -> PyTree:
-  """Moments lie where their parameters do, everything else everywhere."""
+  """Moments lie where their parameters do, everything else everywhere.
+
+  Args:
+    optimizer: the optimizer.
+    opt_state: of the optimizer, by shapes alone.
+    params: where the parameters lie.
+    mesh: of the devices.
+
+  Returns:
+    A pytree of shardings, the structure of `opt_state`.
+  """
   return optax.tree.map_params(
     optimizer,
     lambda _, sharding: sharding,
@@ -108,24 +173,23 @@ def abstract_state(learner: Learner, mesh: Mesh) -> TrainState:
   """
   make = functools.partial(_fresh, learner=learner)
   abstract = jax.eval_shape(make, jax.random.key(0))
-  params, critic, critic_opt = param_shardings(learner.model, mesh), (), ()
+  policy = abstract_policy(learner.model, learner.lora, mesh)
+  base, params = jax.tree.map(lambda x: x.sharding, policy)
+  critic, critic_opt = (), ()
   if learner.critic:
     critic = param_shardings(learner.critic, mesh)
-    critic_opt = _optimizer_shardings(
+    critic_opt = optimizer_shardings(
       learner.value_optimizer, abstract.critic_opt_state, critic, mesh
     )
   shardings = jax.tree.map(lambda _: replicated(mesh), abstract).replace(
+    base=base,
     params=params,
     ref_params=params,
-    opt_state=_optimizer_shardings(learner.optimizer, abstract.opt_state, params, mesh),
+    opt_state=optimizer_shardings(learner.optimizer, abstract.opt_state, params, mesh),
     critic_params=critic,
     critic_opt_state=critic_opt,
   )
-  return jax.tree.map(
-    lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-    abstract,
-    shardings,
-  )
+  return _placed(abstract, shardings)
 
 
 def shardings_of(state: TrainState) -> TrainState:
@@ -149,6 +213,22 @@ def init_state(learner: Learner, mesh: Mesh, seed: int) -> TrainState:
   return jax.jit(make, out_shardings=shardings)(jax.random.key(seed))
 
 
+def start_from(state: TrainState, learner: Learner, params: PyTree) -> TrainState:
+  """A fresh state whose policy is a given one.
+
+  Args:
+    state: from `init_state`.
+    learner: decides whether all of the policy learns, or its adapters alone.
+    params: of the decoder, laid out as `partitioning.param_shardings` says.
+
+  Returns:
+    The state; its reference is set by `begin_reinforcement`.
+  """
+  if learner.lora.rank:  # fresh adapters change nothing
+    return state.replace(base=params)
+  return state.replace(params=params)
+
+
 def begin_reinforcement(
   state: TrainState,
   learner: Learner,
@@ -161,7 +241,7 @@ def begin_reinforcement(
     state: at the end of the warm start.
     learner: with the optimizer of the policy.
     shardings: of the state, from `shardings_of`.
-    critic_from: parameters of a decoder that the critic starts from, `state.params` say;
+    critic_from: parameters of a decoder that the critic starts from, the policy's say;
       None leaves it fresh. Its head is at zero either way. Plays no part without a critic.
 
   Returns:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from pgax.algorithms import LossSums, loss, prepare
+from pgax.models import lora
 from pgax.ops import kl
 from pgax.ops.masking import lengths, masked_sum
 from pgax.training.diagnostics import batch_metrics, update_metrics
@@ -31,7 +32,7 @@ class Update(NamedTuple):
 
 
 class _Learned(NamedTuple):
-  """What an optimizer step changes, of the policy and of the critic."""
+  """What an optimizer step changes, of the policy (or its adapters) and of the critic."""
 
   policy: PyTree
   critic: PyTree
@@ -92,8 +93,10 @@ def make_train_step(
     outputs = in_parts(lambda part: token_outputs(critic, params, part), rollout)
     return algorithm.critic.loss.values(outputs)
 
-  def objective(critic_params, params, part: Batch, coef: Array) -> tuple[Array, tuple]:
-    logp, entropy = logp_of(params, part)
+  def objective(
+    critic_params, params, base, part: Batch, coef: Array
+  ) -> tuple[Array, tuple]:
+    logp, entropy = logp_of(lora.apply(learner.lora, base, params), part)
     outputs = token_outputs(critic, critic_params, part) if critic else None
     total, sums = loss(algorithm, logp, part, coef, outputs)
     return total, (sums, masked_sum(entropy, part.mask))
@@ -102,14 +105,14 @@ def make_train_step(
   differentiate = jax.value_and_grad(objective, (0, 1) if learn_policy else (0,), True)
 
   def optimizer_step(
-    params: _Learned, opt_state: _Learned, batch: Batch, coef: Array
+    params: _Learned, opt_state: _Learned, base: PyTree, batch: Batch, coef: Array
   ) -> tuple:
     """One optimizer step, its gradient summed up over microbatches."""
     learned = params if learn_policy else params._replace(policy=())
 
     def add(total: _Sums, part: Batch) -> tuple[_Sums, None]:
       (value, (parts, entropy)), found = differentiate(
-        params.critic, params.policy, part, coef
+        params.critic, params.policy, base, part, coef
       )
       gradient = _Learned(found[1] if learn_policy else (), found[0])
       return jax.tree.map(jnp.add, total, _Sums(gradient, value, parts, entropy)), None
@@ -146,7 +149,7 @@ def make_train_step(
     def minibatch(carry: tuple, rows: Array) -> tuple:
       # With one minibatch the order can't matter.
       some = scaled if count == 1 else jax.tree.map(lambda x: x[rows], scaled)
-      *carry, told = optimizer_step(*carry, some, coef)
+      *carry, told = optimizer_step(*carry, state.base, some, coef)
       return tuple(carry), told
 
     keys = jax.random.split(key, algorithm.epochs)
@@ -163,8 +166,11 @@ def make_train_step(
   def train_step(
     state: TrainState, rollout: Rollout, feedback: Feedback
   ) -> tuple[TrainState, Update]:
-    old_logp = score(state.params, rollout)
-    ref_logp = score(state.ref_params, rollout)
+    policy, reference = (
+      lora.apply(learner.lora, state.base, trained)
+      for trained in (state.params, state.ref_params)
+    )
+    old_logp, ref_logp = score(policy, rollout), score(reference, rollout)
     penalty, baseline = algorithm.kl, algorithm.baseline
     coef = penalty.controller.value(state.kl_state) if penalty else jnp.float32(0)
     batch = prepare(

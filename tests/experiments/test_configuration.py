@@ -7,12 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from experiments.configuration import entry, freeze, from_json, run_config, to_json
+from experiments.configuration import (
+  entry,
+  freeze,
+  freeze_preferences,
+  from_json,
+  run_config,
+  to_json,
+)
 from pgax import algorithms
 from pgax.data import addition
 from pgax.rewards import Code, Combined, Math, combine, final_answer
 from pgax.rewards.code import Limits
-from pgax.training import RunConfig, UserError
+from pgax.training import (
+  LoraConfig,
+  PreferenceConfig,
+  RewardModelConfig,
+  RunConfig,
+  UserError,
+)
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "configs"
 FILES = sorted(FOLDER.glob("[a-z]*.py"))
@@ -53,6 +66,33 @@ def test_every_preset_has_its_config(preset):
   expected = preset(epochs=2, minibatches=2, **lengths.get(preset, {}))
   assert freeze(given).algorithm == expected
   assert (freeze(given).step_reward is None) == (preset is not algorithms.grpo_process)
+
+
+def test_the_config_of_a_reward_model():
+  given = runpy.run_path(str(FOLDER / "_preferences.py"))["get_config"]()
+  given.steps, given.data.digits = 7, 2
+  frozen = freeze_preferences(given)
+  assert isinstance(frozen, PreferenceConfig) and frozen.steps == 7
+  assert len(frozen.data.train[0].prompt) == 6
+  json.dumps(to_json(given))
+  given.model.path = "nowhere"
+  with pytest.raises(UserError, match="nowhere.*config.json can't be read"):
+    freeze_preferences(given)
+  given.model.path, given.batch_size = "", 0
+  with pytest.raises(UserError, match="batch_size is 0; it must be at least 1"):
+    freeze_preferences(given)
+
+
+def test_adapters_and_a_reward_model_are_settings():
+  given = config()
+  given.lora.rank, given.lora.targets = 4, ("blocks.mlp.*",)
+  given.reward_model.path, given.reward_model.weight = "some/where", 0.5
+  frozen = freeze(from_json(json.loads(json.dumps(to_json(given)))))
+  assert frozen.lora == LoraConfig(4, targets=("blocks.mlp.*",))
+  assert frozen.reward_model == RewardModelConfig("some/where", weight=0.5)
+  given.lora.rank = -1
+  with pytest.raises(UserError, match="lora.rank is -1; it must be at least 0"):
+    freeze(given)
 
 
 def test_arguments_reach_the_function():

@@ -14,7 +14,7 @@ from experiments.configuration import entry, freeze, from_json, run_config, to_j
 from pgax import algorithms
 from pgax.data import addition, byte_tokenizer
 from pgax.data.tokenizer import load_tokenizer
-from pgax.models import Decoder, hf
+from pgax.models import Decoder, hf, lora
 from pgax.training import UserError, train
 from pgax.training.metrics import read_lines
 from pgax.training.policy import export_policy, load_policy
@@ -24,9 +24,10 @@ from tests.tiny import any_reward
 FAMILIES = {case.name: case for case in CASES}
 # One family in the test command; the others take as long each.
 RUNS = [
-  name if name == "qwen3" else pytest.param(name, marks=pytest.mark.slow)
+  (name, 0) if name == "qwen3" else pytest.param(name, 0, marks=pytest.mark.slow)
   for name in FAMILIES
 ]
+RUNS.append(("qwen3", 4))
 
 
 def directory(path, name="qwen3"):
@@ -49,9 +50,10 @@ def config(path):
   return config
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_trained_and_exported(tmp_path, name):
+@pytest.mark.parametrize(("name", "rank"), RUNS)
+def test_trained_and_exported(tmp_path, name, rank):
   given = config(directory(tmp_path / "model", name))
+  given.lora.rank = rank
   run, workdir = freeze(given), tmp_path / "run"
   tokenizer = load_tokenizer(tmp_path / "model")
   result = train(run, tokenizer, workdir, to_json(given), progress=False)
@@ -62,7 +64,8 @@ def test_trained_and_exported(tmp_path, name):
   assert any(row["grad_norm"] > 0 for row in rows)
 
   for _ in range(2):  # the second replaces the first
-    export_policy(run, result.state.params, tokenizer, workdir / "export")
+    trained = lora.apply(run.lora, result.state.base, result.state.params)
+    export_policy(run, trained, tokenizer, workdir / "export")
   theirs = transformers.AutoModelForCausalLM.from_pretrained(
     workdir / "export", attn_implementation="eager"
   )
@@ -76,6 +79,7 @@ def test_trained_and_exported(tmp_path, name):
   start = hf.load_params(tmp_path / "model", run.model, _anywhere(params))
   moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), params, start)
   assert max(jax.tree.leaves(moved)) > 0
+  assert (moved["params"]["embedding"] == 0) == (rank > 0)  # it has no adapter
   assert load_tokenizer(workdir / "export").encode("1+1=") == tokenizer.encode("1+1=")
 
 

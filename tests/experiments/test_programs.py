@@ -64,6 +64,23 @@ def trained(tmp_path_factory):
   return workdir, done
 
 
+@pytest.mark.slow
+def test_a_reward_model_is_trained_exported_and_used(tmp_path):
+  sums = ["--config.data.digits=2", "--config.steps=4", "--config.eval_pairs=32"]
+  for _ in range(2):  # the second time there is nothing left to do
+    done = call("train_reward", f"--workdir={tmp_path / 'pairs'}", *sums)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(r"accuracy on held-out pairs: [\d.]+%", done.stdout)
+  model = f"--config.reward_model.path={tmp_path / 'pairs' / 'export'}"
+  short = ["--config.steps=1", "--config.warm_start.steps=2", "--config.lora.rank=2"]
+  done = call("train", f"--workdir={tmp_path / 'run'}", *SMALL, *short, model)
+  assert done.returncode == 0, done.stderr[-3000:]
+  (row,) = read_lines(tmp_path / "run" / "metrics.jsonl")[1:]
+  assert "reward/model" in row and "reward/function" in row
+  done = call("train_reward", f"--workdir={tmp_path / 'x'}", "--config.data.digit=2")
+  assert done.returncode == 2 and "config.data has no key 'digit'" in done.stderr
+
+
 def test_training_tells_where_it_started_and_arrived(trained):
   workdir, done = trained
   assert re.search(

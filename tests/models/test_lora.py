@@ -93,6 +93,8 @@ def test_targets_are_patterns():
   }
   with pytest.raises(ValueError, match=r"'blocks.x' *, which is none of blocks.attention"):
     init(dataclasses.replace(CONFIG, targets=("blocks.x",)), params, jax.random.key(0))
+  with pytest.raises(ValueError, match="rank is 0; there are no adapters"):
+    init(dataclasses.replace(CONFIG, rank=0), params, jax.random.key(0))
   with pytest.raises(ValueError, match="none of"):  # a norm is no matrix
     init(dataclasses.replace(CONFIG, targets=("*norm*",)), params, jax.random.key(0))
 
@@ -112,7 +114,7 @@ def test_adapters_lie_beside_their_matrices(trained):
 @pytest.mark.parametrize(
   ("changes", "told"),
   [
-    ({"rank": 0}, "lora.rank is 0; it must be at least 1"),
+    ({"rank": -1}, "lora.rank is -1; it must be at least 0"),
     ({"alpha": float("nan")}, "lora.alpha is nan; it must be positive"),
     ({"targets": ()}, "lora.targets is empty"),
   ],

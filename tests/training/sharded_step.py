@@ -12,6 +12,7 @@ import optax
 
 from pgax import algorithms
 from pgax.data.prompts import CollatePrompts, PromptBatch
+from pgax.models import lora
 from pgax.models.partitioning import batch_sharding
 from pgax.rewards import final_answer
 from pgax.rewards.pool import InProcess
@@ -25,12 +26,13 @@ from pgax.types import Example
 from tests import tiny
 
 
-def main(fsdp: int, model: int) -> None:
+def main(fsdp: int, model: int, rank: int) -> None:
   enable_compilation_cache()
   mesh = make_mesh(fsdp, model)
   # Plain gradient descent, so that the parameters tell of the gradient itself; at a rate at
   # which their own rounding does not show.
-  learner = Learner(tiny.MODEL, algorithms.ppo(kl_coef=0.1, epochs=1), optax.sgd(30.0))
+  algorithm, adapters = algorithms.ppo(kl_coef=0.1, epochs=1), lora.LoraConfig(rank=rank)
+  learner = Learner(tiny.MODEL, algorithm, optax.sgd(30.0), lora=adapters)
   shardings = shardings_of(abstract_state(learner, mesh))
   state = init_state(learner, mesh, seed=0)
   start = jax.device_get(state.params)
@@ -38,14 +40,15 @@ def main(fsdp: int, model: int) -> None:
   place = batch_sharding(mesh)
   tokens, mask = tiny.prompts(lengths=[2 + i % 4 for i in range(16)])
   prompts = PromptBatch((), tokens, mask)
+  policy = lora.apply(adapters, state.base, state.params)
   sampler = tiny.sampler(mesh, max_tokens=6)
-  drawn = sampler(state.params, prompts, jax.random.key(0), temperature=1.0, group=2)
+  drawn = sampler(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
   queued = tiny.sampler(mesh, max_tokens=6, slots=16)
-  queued = queued(state.params, prompts, jax.random.key(0), temperature=1.0, group=2)
+  queued = queued(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(5)]  # no multiple of devices
   collate = CollatePrompts(sampler.tokenizer, max_prompt_tokens=5)
   evaluated = evaluate(
-    sampler, state.params, problems, collate, InProcess(final_answer), batch_size=3
+    sampler, policy, problems, collate, InProcess(final_answer), batch_size=3
   )
   rollout = jax.device_put(tiny.rollout(n=16, group=2), place)
   feedback = jax.device_put(tiny.feedback(n=16, group=2), place)
@@ -53,7 +56,7 @@ def main(fsdp: int, model: int) -> None:
   gradient = jax.tree.map(lambda a, b: a - b, start, jax.device_get(state.params))
   state, _ = step(state, rollout, feedback)
   assert step._cache_size() == 1  # the second step is the first one's program
-  embedding = state.params["params"]["embedding"]
+  embedding = lora.apply(adapters, state.base, state.params)["params"]["embedding"]
   result = {
     "devices": jax.device_count(),
     "shards": len({str(s.index) for s in embedding.addressable_shards}),
@@ -68,4 +71,4 @@ def main(fsdp: int, model: int) -> None:
 
 
 if __name__ == "__main__":
-  main(int(sys.argv[1]), int(sys.argv[2]))
+  main(*map(int, sys.argv[1:]))

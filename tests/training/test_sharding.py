@@ -14,11 +14,11 @@ from pgax.training.mesh import make_mesh
 ROOT = Path(__file__).parents[2]
 
 
-def _step(devices: int, fsdp: int = 1, model: int = 1) -> dict:
+def _step(devices: int, fsdp: int = 1, model: int = 1, rank: int = 0) -> dict:
   """Runs `sharded_step.py` with that many host devices, in a process of its own."""
   flags = f"--xla_force_host_platform_device_count={devices}"
   done = subprocess.run(
-    [sys.executable, "-m", "tests.training.sharded_step", str(fsdp), str(model)],
+    [sys.executable, "-m", "tests.training.sharded_step", *map(str, (fsdp, model, rank))],
     cwd=ROOT,
     env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
     capture_output=True,
@@ -36,7 +36,15 @@ def one():
 
 @pytest.mark.parametrize(("fsdp", "model", "shards"), [(1, 1, 1), (2, 2, 4)])
 def test_eight_devices_compute_the_same(one, fsdp, model, shards):
-  eight = _step(8, fsdp, model)
+  assert_same(one, _step(8, fsdp, model), shards, model)
+
+
+@pytest.mark.slow
+def test_adapters_on_eight_devices():
+  assert_same(_step(1, rank=2), _step(8, 2, 2, rank=2), shards=4, model=2)
+
+
+def assert_same(one, eight, shards, model):
   assert (one["devices"], eight["devices"]) == (1, 8)
   assert eight["shards"] == shards
   assert eight["prompts_per_device"] == 16 // (8 // model)

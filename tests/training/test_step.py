@@ -188,7 +188,9 @@ def test_imitation_learns_and_is_traced_once():
   shardings = shardings_of(
     abstract_state(tiny.learner(algorithms.grpo(), optimizer), make_mesh())
   )
-  step = make_imitation_step(tiny.MODEL, optimizer, shardings=shardings)
+  step = make_imitation_step(
+    tiny.learner(algorithms.grpo(), optimizer), shardings=shardings
+  )
   state = tiny.state(algorithms.grpo(), optimizer)
   arrays = (
     ROLLOUT.prompt_tokens,

@@ -48,6 +48,13 @@ class Family:
   local_theta: float = 0.0
   softcaps: tuple[float, float] = (0.0, 0.0)
 
+  @property
+  def scorer(self) -> str:
+    """Class of the same decoder under a head for classes."""
+    stem = self.architecture.removesuffix("ForCausalLM")
+    text = "Text" if stem == "Gemma3" else ""  # the plain name is of the one that sees
+    return f"{stem}{text}ForSequenceClassification"
+
 
 FAMILIES = (
   Family("LlamaForCausalLM", "llama", biases=("attention_bias", "mlp_bias")),

@@ -74,7 +74,7 @@ def check(path: Path, config: DecoderConfig) -> None:
   Raises:
     ValueError: as `load_params` does.
   """
-  _check(open_checkpoint(Path(path)), tensors(config), config)
+  check_tensors(open_checkpoint(Path(path)), tensors(config), config)
 
 
 def load_params(
@@ -99,17 +99,41 @@ def load_params(
       asks for, or is quantised; it names it. This is found before any is read.
   """
   checkpoint, wanted = open_checkpoint(Path(path)), tensors(config)
-  _check(checkpoint, wanted, config)
+  check_tensors(checkpoint, wanted, config)
+  return {"params": read_tensors(checkpoint, wanted, shardings["params"], dtype)}
+
+
+def read_tensors(
+  checkpoint: Checkpoint, wanted: list[Tensor], shardings: PyTree, dtype: jnp.dtype
+) -> PyTree:
+  """Parameters of the tensors that `check_tensors` has found to be there.
+
+  Args:
+    checkpoint: to read from.
+    wanted: the tensors; those of a stacked parameter follow each other.
+    shardings: of the parameters, by their paths; others may be among them.
+    dtype: of the parameters.
+
+  Returns:
+    A nested mapping by the paths of the tensors.
+  """
   params = {}
   for keys, group in itertools.groupby(wanted, key=lambda tensor: tensor.path):
-    sharding = functools.reduce(lambda tree, key: tree[key], keys, shardings["params"])
+    sharding = functools.reduce(lambda tree, key: tree[key], keys, shardings)
     *inner, last = keys
     node = functools.reduce(lambda tree, key: tree.setdefault(key, {}), inner, params)
     node[last] = _parameter(checkpoint, list(group), sharding, dtype)
-  return {"params": params}
+  return params
 
 
-def _check(checkpoint: Checkpoint, wanted: list[Tensor], config: DecoderConfig) -> None:
+def check_tensors(
+  checkpoint: Checkpoint, wanted: list[Tensor], config: DecoderConfig
+) -> None:
+  """Makes sure that a checkpoint has the wanted tensors and no others.
+
+  Raises:
+    ValueError: as `load_params` does.
+  """
   folder, shapes = checkpoint.folder, checkpoint.shapes
   for tensor in wanted:
     if tensor.name not in shapes:

@@ -55,6 +55,37 @@ def save(
       those of `config`, no architecture of transformers is this decoder, or `source` is of
       another one.
   """
+  raw = _config(config, tokenizer, source, dtype)
+  generation = Path(source) / GENERATION if source is not None else None
+  extra = (generation,) if generation and generation.is_file() else ()
+  write(path, raw, tensors(config), params, tokenizer, dtype, max_file_bytes, extra)
+
+
+def write(
+  path: Path,
+  raw: dict[str, Any],
+  wanted: list[Tensor],
+  params: PyTree,
+  tokenizer: PreTrainedTokenizerBase | None,
+  dtype: str,
+  max_file_bytes: int,
+  extra: tuple[Path, ...] = (),
+) -> None:
+  """Writes what `save` describes, of any tensors.
+
+  Args:
+    path: as for `save`.
+    raw: `config.json`.
+    wanted: the tensors.
+    params: the parameters that they are.
+    tokenizer: as for `save`.
+    dtype: as for `save`.
+    max_file_bytes: as for `save`.
+    extra: files to copy beside them.
+
+  Raises:
+    ValueError: as `save` does.
+  """
   path = Path(path)
   if path.exists() and not (path.is_dir() and not any(path.iterdir())):
     raise ValueError(f"{path} is there and is not an empty directory; give another")
@@ -62,8 +93,6 @@ def save(
     raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
   if max_file_bytes < 1:
     raise ValueError(f"max_file_bytes is {max_file_bytes}; it must be at least 1")
-  raw = _config(config, tokenizer, source, dtype)
-  wanted = tensors(config)
   _check(params, wanted)
   writes = jax.process_index() == 0
   partial = path.with_name(f".{path.name}.unfinished")
@@ -75,8 +104,8 @@ def save(
     return
   if tokenizer is not None:
     tokenizer.save_pretrained(partial)
-  if source is not None and (Path(source) / GENERATION).is_file():
-    shutil.copyfile(Path(source) / GENERATION, partial / GENERATION)
+  for file in extra:
+    shutil.copyfile(file, partial / file.name)
   _write_json(partial / CONFIG, raw)
   if path.exists():
     path.rmdir()

@@ -1,0 +1,27 @@
+"""A reward model of three-digit additions: whether a sum was worked with its carries.
+
+It is the default of `experiments.train_reward`, not a config of `experiments.train`.
+
+Command:
+  python -m experiments.train_reward --workdir=runs/reward
+Time: 200 steps in half a minute of CPU on two server cores, compilation included.
+Expect: 100 % of 512 held-out pairs are told apart from step 50 on (seed 0).
+
+The exported model has its say in a run by
+  python -m experiments.train --workdir=runs/learned \
+    --config.reward_model.path=runs/reward/export
+With `--config.reward_model.function_weight=0` it is all that counts, and shows what becomes of
+a policy that learns from a model alone: accuracy goes from 30.5 % to 92.2 % in 6 steps, and
+down to 7.4 % after 40 (seed 0), while the model's score still rises. It has learned to like
+a carry, not to add.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configuration import entry, preference_config
+from pgax.data import addition_preferences
+
+
+def get_config() -> ConfigDict:
+  """The config, as absl's `--config` wants it."""
+  return preference_config("preferences", entry(addition_preferences))

@@ -1,0 +1,41 @@
+"""Trains a reward model: `python -m experiments.train_reward --workdir=DIR`.
+
+The pairs are those of the config: generated ones by default, and for files a config with
+`entry(preference_files, train_path=..., held_out_path=...)`, of lines of JSON with
+`prompt`, `chosen` and `rejected`. `DIR/export` is then what
+`--config.reward_model.path` takes. Any setting can be changed by `--config.key=value`, and
+the same command goes on.
+"""
+
+import json
+from pathlib import Path
+
+from absl import flags
+
+from experiments import program
+from experiments.configuration import freeze_preferences, to_json
+from pgax.training import train_on_preferences
+
+_CONFIG = program.define_config(str(program.CONFIGS / "_preferences.py"))
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
+
+
+def main() -> int:
+  """Does the run, and tells how well pairs are told apart."""
+  config, workdir = _CONFIG.value, Path(_WORKDIR.value)
+  run = freeze_preferences(config)
+  record = json.loads(json.dumps(to_json(config)))
+  result = train_on_preferences(run, program.tokenizer(run.model_path), workdir, record)
+  if not result.finished:
+    print(
+      f"\nInterrupted at step {int(result.state.step)} of {run.steps}; a checkpoint is "
+      "saved. Give the same command again to go on."
+    )
+    return 130
+  print(f"\naccuracy on held-out pairs: {result.accuracy:.1%}")
+  print(f"\nexport: {workdir / 'export'}")
+  return 0
+
+
+if __name__ == "__main__":
+  program.run(main)

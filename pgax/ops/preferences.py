@@ -1,0 +1,24 @@
+"""Losses on pairs of which one is preferred, per pair and never reduced."""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from pgax.types import Array
+
+
+def bradley_terry(chosen: Array, rejected: Array) -> Array:
+  """Negative log-likelihood of a preference: `-log sigmoid(r_chosen - r_rejected)`.
+
+  Source: Bradley and Terry, 1952; as the loss of a reward model in arXiv 2203.02155.
+
+  Args:
+    chosen: `[...]` scores of the preferred completions.
+    rejected: `[...]` scores of the others.
+
+  Returns:
+    `[...]` float32, nats.
+  """
+  chex.assert_equal_shape([chosen, rejected])
+  chosen, rejected = (jnp.asarray(x, jnp.float32) for x in (chosen, rejected))
+  return -jax.nn.log_sigmoid(chosen - rejected)

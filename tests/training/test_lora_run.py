@@ -1,0 +1,166 @@
+"""Adapters in a run: they alone learn, over a base that policy and reference share."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from pgax import algorithms
+from pgax.data import byte_tokenizer
+from pgax.models.lora import apply, merge
+from pgax.training import LoraConfig, UserError, WarmStartConfig, train
+from pgax.training.forward import token_logp
+from pgax.training.learner import Learner
+from pgax.training.mesh import make_mesh
+from pgax.training.metrics import read_lines
+from pgax.training.policy import load_params, load_policy
+from pgax.training.preflight import check_run
+from pgax.training.state import abstract_state, init_state, shardings_of
+from pgax.training.step import make_train_step
+from tests import tiny
+
+LORA = LoraConfig(rank=2, alpha=6.0)
+LEARNER = Learner(tiny.MODEL, algorithms.grpo(), optax.adam(1e-2), lora=LORA)
+ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
+CONFIG = tiny.run_config(lora=LORA, steps=3)
+
+
+def size(tree):
+  return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
+def same(a, b):
+  return all(
+    np.array_equal(x, y)
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+  )
+
+
+def test_the_reference_and_the_optimizer_cost_no_second_copy():
+  state = abstract_state(LEARNER, make_mesh())
+  whole = abstract_state(dataclasses.replace(LEARNER, lora=LoraConfig()), make_mesh())
+  assert whole.base == () and size(state.base) == size(whole.params)
+  adapters = size(state.params)
+  assert 0 < adapters < 0.25 * size(state.base)
+  assert size(state.ref_params) == adapters
+  assert size(state.opt_state) == 2 * adapters + 4  # moments, and a count
+  rest = size((state.step, state.kl_state, state.baseline_state)) + 8  # and the key
+  parts = (state.base, state.params, state.ref_params, state.opt_state)
+  assert size(parts) + rest == size(state.replace(key=())) + 8
+  assert size(whole.replace(key=())) > 4 * size(whole.params)
+
+
+@pytest.fixture(scope="module")
+def stepped():
+  """The state before and after three steps, and what they told."""
+  shardings = shardings_of(abstract_state(LEARNER, make_mesh()))
+  step = make_train_step(LEARNER, shardings=shardings)
+  state, told = init_state(LEARNER, make_mesh(), seed=0), []
+  start = jax.tree.map(np.asarray, state.replace(key=()))
+  for _ in range(3):
+    state, update = step(state, ROLLOUT, FEEDBACK)
+    told.append({name: float(value) for name, value in update.metrics.items()})
+  assert step._cache_size() == 1
+  return start, state, told
+
+
+def test_adapters_alone_learn(stepped):
+  start, state, told = stepped
+  assert same(start.base, state.base) and same(start.ref_params, state.ref_params)
+  moved = [
+    float(jnp.abs(a - b).max())
+    for a, b in zip(
+      jax.tree.leaves(state.params), jax.tree.leaves(start.params), strict=True
+    )
+  ]
+  assert min(moved) > 0
+  assert told[0]["kl/ref"] == 0 < told[1]["kl/ref"]  # the reference is the base as it was
+  # What earned more than its group has become likelier.
+  logp = jax.jit(lambda params: token_logp(tiny.MODEL, params, ROLLOUT, 1.0)[0])
+  change = logp(apply(LORA, state.base, state.params)) - logp(state.base)
+  better = FEEDBACK.rewards - FEEDBACK.rewards.mean(-1, keepdims=True)
+  assert float(jnp.sum(better * jnp.sum(change * ROLLOUT.mask, -1))) > 0.1
+
+
+def test_sampling_needs_no_copy_of_what_is_not_adapted(stepped):
+  state = stepped[1]
+  used = apply(LORA, state.base, state.params)["params"]
+  ours, theirs = used["embedding"], state.base["params"]["embedding"]
+  assert ours.unsafe_buffer_pointer() == theirs.unsafe_buffer_pointer()
+  assert apply(LoraConfig(), (), used) is used
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+  workdir = tmp_path_factory.mktemp("whole")
+  record = {"lora": {"rank": 2, "alpha": 6.0, "targets": list(LORA.targets)}}
+  result = train(CONFIG, byte_tokenizer(), workdir, record, progress=False)
+  return result.state, workdir
+
+
+def test_a_run_and_its_policy(run):
+  state, workdir = run
+  rows = read_lines(workdir / "metrics.jsonl")[1:]
+  assert [row["step"] for row in rows] == [1, 2, 3]
+  assert all(row["ratio/sampler_error"] < 1e-5 for row in rows)
+  assert rows[0]["kl/ref"] == 0 and any(row["grad_norm"] > 0 for row in rows)
+  # The warm start moved the adapters, and the reference is where it ended.
+  assert any(bool(jnp.any(x)) for x in jax.tree.leaves(_b(state.ref_params)))
+  assert not same(state.params, state.ref_params)
+  expected = merge(LORA, state.base, state.params)
+  for found in (
+    load_policy(CONFIG, workdir).params,
+    load_params(tiny.MODEL, make_mesh(), workdir)[0],
+  ):
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+      np.testing.assert_allclose(ours, theirs, atol=1e-6)
+  with pytest.raises(UserError, match=r"does not fit the configuration: base\..* absent"):
+    load_policy(dataclasses.replace(CONFIG, lora=LoraConfig()), workdir)
+
+
+def _b(adapters):
+  flat = jax.tree_util.tree_leaves_with_path(adapters)
+  return [x for path, x in flat if path[-1].key == "b"]
+
+
+def test_stopped_and_given_again(run, tmp_path):
+  for steps in (1, 3):
+    config = dataclasses.replace(CONFIG, steps=steps)
+    result = train(config, byte_tokenizer(), tmp_path, {}, progress=False)
+  for ours, theirs in zip(*map(jax.tree.leaves, (result.state, run[0])), strict=True):
+    if not jax.dtypes.issubdtype(ours.dtype, jax.dtypes.prng_key):
+      np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.slow
+def test_another_run_starts_from_the_merged_policy(run, tmp_path):
+  config = dataclasses.replace(
+    CONFIG,
+    policy_from=str(run[1]),
+    algorithm=algorithms.ppo(epochs=1),
+    optimizer=tiny.OptimizerConfig(learning_rate=0.0, warmup_steps=0),
+    warm_start=WarmStartConfig(steps=0),
+    steps=1,
+  )
+  state = train(config, byte_tokenizer(), tmp_path, {}, progress=False).state
+  theirs = load_params(tiny.MODEL, make_mesh(), run[1])[0]
+  assert same(state.base, theirs) and not any(map(jnp.any, _b(state.ref_params)))
+  # The critic starts from the merged policy; its head, at zero, still hides it from a step.
+  assert same(state.critic_params["params"]["decoder"], theirs["params"])
+
+
+def test_what_is_wrong_is_said_before_the_start():
+  bad = dataclasses.replace(LORA, targets=("blocks.attention.*", "blocks.mpl.*"))
+  with pytest.raises(UserError, match=r"'blocks.mpl.\*', which is none of blocks.att"):
+    check_run(tiny.run_config(lora=bad), byte_tokenizer())
+  check_run(tiny.run_config(lora=LORA), byte_tokenizer())
+
+
+def test_a_saved_setting_is_a_setting():
+  saved = json.loads(json.dumps(dataclasses.asdict(LORA)))
+  assert LoraConfig(**saved) == LORA and hash(LoraConfig(**saved)) == hash(LORA)
