@@ -18,15 +18,38 @@ class Task:
   Attributes:
     train: the training problems.
     held_out: the problems that accuracy is measured on.
+    bad_rows: where each row stands that was skipped, and what is wrong with it.
+    filtered: number of training problems that a filter left out.
   """
 
   train: Sequence[Example]
   held_out: Sequence[Example]
+  bad_rows: tuple[str, ...] = ()
+  filtered: int = 0
 
   def __post_init__(self):
     for name, examples in (("train", self.train), ("held_out", self.held_out)):
       if not len(examples):
         raise ValueError(f"the task's split {name!r} is empty; it needs a problem at least")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Subset:
+  """Some of the examples, in random access.
+
+  Attributes:
+    examples: all of them.
+    indices: `[size]` int64, of those that are kept.
+  """
+
+  examples: Sequence[Example]
+  indices: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.indices)
+
+  def __getitem__(self, position: int) -> Example:
+    return self.examples[int(self.indices[position])]
 
 
 def _mix(numbers: np.ndarray) -> np.ndarray:

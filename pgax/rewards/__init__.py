@@ -2,8 +2,11 @@
 
 from pgax.rewards.code import Code
 from pgax.rewards.combine import Combined, combine
+from pgax.rewards.countdown import Countdown
 from pgax.rewards.math import final_answer
 from pgax.rewards.r1_zero import R1Zero
+from pgax.rewards.reasoning_gym import ReasoningGym
+from pgax.rewards.sources import BySource, by_source
 from pgax.rewards.steps import addition_steps
 from pgax.rewards.structured import JSONSchema
 from pgax.rewards.style import LengthTarget, RepetitionPenalty
@@ -11,17 +14,21 @@ from pgax.rewards.symbolic import Math
 from pgax.rewards.text import ExactMatch, NumericMatch, Regex
 
 __all__ = [
+  "BySource",
   "Code",
   "Combined",
+  "Countdown",
   "ExactMatch",
   "JSONSchema",
   "LengthTarget",
   "Math",
   "NumericMatch",
   "R1Zero",
+  "ReasoningGym",
   "Regex",
   "RepetitionPenalty",
   "addition_steps",
+  "by_source",
   "combine",
   "final_answer",
 ]
