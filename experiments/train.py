@@ -15,7 +15,7 @@ from experiments.configuration import freeze, to_json
 from pgax.data import byte_tokenizer
 from pgax.data.tokenizer import load_tokenizer
 from pgax.report import write_report
-from pgax.training import UserError, train
+from pgax.training import RunConfig, UserError, train
 from pgax.training.metrics import read_lines
 from pgax.training.policy import export_policy
 
@@ -40,6 +40,7 @@ def main() -> int:
       "the same command again to go on."
     )
     return 130
+  _tell_left_out(run, rows)
   _tell(rows, samples)
   if run.model_path:
     export_policy(run, result.state.params, tokenizer, workdir / "export")
@@ -59,6 +60,18 @@ def _tokenizer(model_path: str) -> PreTrainedTokenizerFast:
       f"config.model.path is {model_path!r}, and its tokenizer can't be read: "
       f"{str(error).splitlines()[0]}"
     ) from None
+
+
+def _tell_left_out(run: RunConfig, rows: list[dict]) -> None:
+  """Says what of the data was not used."""
+  bad_rows = run.task.bad_rows
+  if bad_rows:
+    print(f"\n{len(bad_rows)} bad rows were skipped:")
+    print("\n".join(f"  {_one_line(row)}" for row in bad_rows[:_SHOWN]))
+    print("  ..." * (len(bad_rows) > _SHOWN), end="\n" * (len(bad_rows) > _SHOWN))
+  dropped = sum(row.get("data/dropped_prompts", 0) for row in rows)
+  if dropped:
+    print(f"\n{dropped} problems were left out: their prompts are over the limit")
 
 
 def _tell(rows: list[dict], samples: list[dict]) -> None:

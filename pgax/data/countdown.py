@@ -12,7 +12,7 @@ from pgax.data.templates import fill
 from pgax.rewards.math import MARKER
 from pgax.types import Example
 
-_OPERATORS = "+-*"
+_OPERATORS = "+-*"  # division would have to come out even
 # With more operands the pupil would have to choose from tens of thousands of expressions.
 _MAX_OPERANDS, _MAX_LARGEST = 4, 1000
 
@@ -51,6 +51,7 @@ class CountdownProblems:
     held_out: which split.
     operands: how many numbers are given.
     largest: of them.
+    operators: see `countdown`.
     patience: see `countdown`.
     tries: see `countdown`.
     template: see `countdown`.
@@ -61,6 +62,7 @@ class CountdownProblems:
   held_out: bool
   operands: int
   largest: int
+  operators: str
   patience: float
   tries: int
   template: str
@@ -75,7 +77,7 @@ class CountdownProblems:
     rng = np.random.default_rng((self.seed, self.held_out, position))
     while True:  # a tenth of all problems is held out, so this ends soon
       numbers = rng.integers(1, self.largest + 1, self.operands).tolist()
-      operators = rng.choice(list(_OPERATORS), self.operands - 1).tolist()
+      operators = rng.choice(list(self.operators), self.operands - 1).tolist()
       target = _value(rng.permutation(numbers).tolist(), operators)
       if target > 0 and is_held_out(numbers, target) == self.held_out:
         break
@@ -93,7 +95,7 @@ class CountdownProblems:
       tuple(numbers[i] for i in order)
       for order in itertools.permutations(range(len(numbers)))
     }
-    signs = list(itertools.product(_OPERATORS, repeat=len(numbers) - 1))
+    signs = list(itertools.product(self.operators, repeat=len(numbers) - 1))
     candidates = list(itertools.product(sorted(orders), signs))
     steps = []
     for index in rng.permutation(len(candidates))[: self.tries]:
@@ -107,6 +109,7 @@ class CountdownProblems:
 def countdown(
   operands: int = 3,
   largest: int = 9,
+  operators: str = _OPERATORS,
   patience: float = 1.0,
   tries: int = 8,
   template: str = "{prompt}\n",
@@ -125,6 +128,7 @@ def countdown(
   Args:
     operands: how many numbers are given, from 2 to 4.
     largest: of them, from 2 to 1000; the smallest is 1.
+    operators: those that solutions are made of, some of `+-*`; the reward allows `/` too.
     patience: chance that the pupil goes on after an expression that is wrong, in [0, 1].
     tries: most expressions that the pupil tries.
     template: the prompt, with `{prompt}` where `3 4 5 = 23` stands.
@@ -150,8 +154,10 @@ def countdown(
   ):
     if not low <= value <= high:
       raise ValueError(f"{name} is {value}; it must be in [{low}, {high}]")
+  if not operators or set(operators) - set(_OPERATORS):
+    raise ValueError(f"operators is {operators!r}; allowed are some of {_OPERATORS!r}")
   fill(template, "")
-  settings = (operands, largest, patience, tries, template, seed)
+  settings = (operands, largest, operators, patience, tries, template, seed)
   return Task(
     train=CountdownProblems(train_size, False, *settings),
     held_out=CountdownProblems(held_out_size, True, *settings),

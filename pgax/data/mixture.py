@@ -29,9 +29,7 @@ class Named:
 
   def __getitem__(self, position: int) -> Example:
     example = self.examples[position]
-    return dataclasses.replace(
-      example, metadata={**example.metadata, SOURCE: self.name}
-    )
+    return dataclasses.replace(example, metadata={**example.metadata, SOURCE: self.name})
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -83,8 +83,8 @@ def filtered(task: Task, path: str, low: float = 0.0, high: float = 1.0) -> Task
   kept = np.asarray([i for i in range(len(train)) if train[i].prompt in wanted], np.int64)
   if not len(kept):
     raise ValueError(
-      f"{path} has the rates of {len(rates)} prompts, and none of the {len(train)} training "
-      f"problems is among those above {low} and below {high}"
+      f"{path} has the rates of {len(rates)} prompts, and none of the {len(train)} "
+      f"training problems is among those above {low} and below {high}"
     )
   left_out = len(train) - len(kept)
   return dataclasses.replace(

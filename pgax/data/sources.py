@@ -94,9 +94,10 @@ def from_rows(train: Rows, held_out: Rows, parse: ParseFn, max_bad_rows: int = 0
   _, positions, _ = np.intersect1d(parts[0].keys, parts[1].keys, return_indices=True)
   if len(positions):
     first = min(positions)
+    where = train.where(int(parts[0].indices[first]))
     raise ValueError(
-      f"{len(positions)} questions stand in both splits, such as {parts[0][first].prompt!r} "
-      f"({train.where(int(parts[0].indices[first]))}); the splits must not overlap"
+      f"{len(positions)} questions stand in both splits, such as "
+      f"{parts[0][first].prompt!r} ({where}); the splits must not overlap"
     )
   return Task(*parts, bad_rows=parts[0].bad_rows + parts[1].bad_rows)
 

@@ -1,7 +1,6 @@
-"""Rows of Parquet files and of `datasets` directories, by pyarrow; an extra."""
+"""Rows of Parquet files and of `datasets` directories, by pyarrow alone."""
 
 import dataclasses
-import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,11 +31,6 @@ class Table:
     return f"{self.name}, row {index + 1}"
 
 
-def _require_pyarrow() -> None:
-  if importlib.util.find_spec("pyarrow") is None:
-    raise ValueError("this kind of file needs pyarrow: pip install 'pgax[parquet]'")
-
-
 def parquet(path: str) -> Table:
   """Reads a Parquet file, or all of a folder.
 
@@ -50,8 +44,7 @@ def parquet(path: str) -> Table:
     ValueError: if it is no Parquet, or the files of a folder differ in their columns.
     OSError: if it can't be read.
   """
-  _require_pyarrow()
-  import pyarrow
+  import pyarrow  # here and below only where it is used: it takes a while to load
   from pyarrow import parquet as pq
 
   folder = Path(path)
@@ -82,7 +75,6 @@ def saved_dataset(path: str, split: str = "") -> Table:
     ValueError: if it is no such folder, or has no such split.
     OSError: if a file can't be read.
   """
-  _require_pyarrow()
   import pyarrow
 
   folder = _split_folder(Path(path), split)

@@ -1,6 +1,7 @@
 """Tasks: what a run trains on and what it is judged by; generated problems."""
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,6 +51,23 @@ class Subset:
 
   def __getitem__(self, position: int) -> Example:
     return self.examples[int(self.indices[position])]
+
+
+def fingerprint(examples: Sequence[Example], count: int = 64) -> dict[str, int | str]:
+  """What tells a list of problems from another one, as far as a spread of them does.
+
+  Args:
+    examples: the problems.
+    count: how many of them are looked at.
+
+  Returns:
+    `size`, and `hash` of prompts and ground truths, as JSON values.
+  """
+  digest = hashlib.blake2b(digest_size=8)
+  for index in np.linspace(0, len(examples) - 1, count).astype(int).tolist():
+    example = examples[index]
+    digest.update(repr((example.prompt, example.ground_truth)).encode())
+  return {"size": len(examples), "hash": digest.hexdigest()}
 
 
 def _mix(numbers: np.ndarray) -> np.ndarray:

@@ -77,9 +77,7 @@ def _atom(tokens: list[str], start: int) -> tuple[Fraction | None, int]:
   return value, end + 1
 
 
-def _apply(
-  operator: str, left: Fraction | None, right: Fraction | None
-) -> Fraction | None:
+def _apply(operator: str, left: Fraction | None, right: Fraction | None) -> Fraction | None:
   if left is None or right is None:
     return None
   if operator == "/":

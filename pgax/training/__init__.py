@@ -3,6 +3,7 @@
 from pgax.training.compilation_cache import enable_compilation_cache
 from pgax.training.config import (
   CriticConfig,
+  DataConfig,
   MeshConfig,
   OptimizerConfig,
   RunConfig,
@@ -16,6 +17,7 @@ from pgax.training.state import TrainState
 
 __all__ = [
   "CriticConfig",
+  "DataConfig",
   "MeshConfig",
   "OptimizerConfig",
   "Result",
