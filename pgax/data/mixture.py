@@ -9,27 +9,15 @@ import numpy as np
 from pgax.data.tasks import Task
 from pgax.types import Example
 
-SOURCE = "source"
+# Where the metadata of a problem have the name of its task.
+NAME = "mixture"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Named:
-  """Examples with the name of their task in their metadata, under `source`.
-
-  Attributes:
-    examples: of the task.
-    name: of the task.
-  """
-
-  examples: Sequence[Example]
-  name: str
-
-  def __len__(self) -> int:
-    return len(self.examples)
-
-  def __getitem__(self, position: int) -> Example:
-    example = self.examples[position]
-    return dataclasses.replace(example, metadata={**example.metadata, SOURCE: self.name})
+def named(example: Example, name: str) -> Example:
+  """An example with the name of its task; that of a mixture within stays."""
+  if NAME in example.metadata:
+    return example
+  return dataclasses.replace(example, metadata={**example.metadata, NAME: name})
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,19 +44,14 @@ class Mixture:
     order = np.argsort(np.concatenate(due), kind="stable")
     object.__setattr__(self, "_order", order)
 
-  def part(self, index: int) -> Sequence[Example]:
-    """Examples of a part, each with its name."""
-    name, examples = self.parts[index]
-    return Named(examples, name)
-
   def __len__(self) -> int:
     return len(self._order)
 
   def __getitem__(self, position: int) -> Example:
     place = int(self._order[position])
-    for index, (_, examples) in enumerate(self.parts):
+    for name, examples in self.parts:
       if place < len(examples):
-        return self.part(index)[place]
+        return named(examples[place], name)
       place -= len(examples)
     raise AssertionError("the order has no place beyond the parts")
 
@@ -77,14 +60,14 @@ def mixture(tasks: Mapping[str, Task], weights: Mapping[str, float]) -> Task:
   """Several tasks as one, whose batches hold them in proportion to their weights.
 
   In a config, `entry(mixture, tasks={"a": entry(...), "b": entry(...)}, weights={...})`.
-  `rewards.by_source` gives each its own reward function.
+  `rewards.by_task` gives each its own reward function.
 
   Args:
     tasks: by name.
     weights: of the tasks, by the same names; positive, in any unit.
 
   Returns:
-    A `Task`; the name stands in the metadata of every problem, under `source`.
+    A `Task`; the name stands in the metadata of every problem, under `mixture`.
 
   Raises:
     ValueError: if a task has no weight or a weight no task, or a weight is not positive.

@@ -1,12 +1,13 @@
 """The grain pipeline: shuffled epochs without end, and a position that can be saved."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import grain
 import numpy as np
 
-from pgax.data.mixture import Mixture
+from pgax.data.mixture import Mixture, named
 from pgax.types import Example
 
 
@@ -63,7 +64,9 @@ def batches(
 def _shuffled(examples: Sequence[Example], seed: int) -> grain.MapDataset:
   if not isinstance(examples, Mixture):
     return grain.MapDataset.source(examples).seed(seed).shuffle().repeat()
-  count = len(examples.parts)
-  seeds = np.random.SeedSequence(seed).generate_state(count)
-  parts = [_shuffled(examples.part(i), int(seeds[i])) for i in range(count)]
+  seeds = np.random.SeedSequence(seed).generate_state(len(examples.parts)).tolist()
+  parts = [
+    _shuffled(part, part_seed).map(functools.partial(named, name=name))
+    for (name, part), part_seed in zip(examples.parts, seeds, strict=True)
+  ]
   return grain.MapDataset.mix(parts, examples.weights)

@@ -6,15 +6,15 @@ from pgax.rewards.countdown import Countdown
 from pgax.rewards.math import final_answer
 from pgax.rewards.r1_zero import R1Zero
 from pgax.rewards.reasoning_gym import ReasoningGym
-from pgax.rewards.sources import BySource, by_source
 from pgax.rewards.steps import addition_steps
 from pgax.rewards.structured import JSONSchema
 from pgax.rewards.style import LengthTarget, RepetitionPenalty
 from pgax.rewards.symbolic import Math
+from pgax.rewards.tasks import ByTask, by_task
 from pgax.rewards.text import ExactMatch, NumericMatch, Regex
 
 __all__ = [
-  "BySource",
+  "ByTask",
   "Code",
   "Combined",
   "Countdown",
@@ -28,7 +28,7 @@ __all__ = [
   "Regex",
   "RepetitionPenalty",
   "addition_steps",
-  "by_source",
+  "by_task",
   "combine",
   "final_answer",
 ]

@@ -8,7 +8,7 @@ from pgax.types import NO_METADATA, RewardFn
 
 
 @dataclasses.dataclass(frozen=True)
-class BySource:
+class ByTask:
   """Scores a completion by the reward function of the task that its problem is of.
 
   Attributes:
@@ -38,7 +38,7 @@ class BySource:
       prompt: as for a `RewardFn`.
       completion: as for a `RewardFn`.
       ground_truth: as for a `RewardFn`.
-      metadata: `source`, the name of the task, and what its function looks at.
+      metadata: `mixture`, the name of the task, and what its function looks at.
 
     Returns:
       `reward`; `accuracy`, which is the reward where the function tells none; the reward
@@ -47,22 +47,22 @@ class BySource:
     Raises:
       ValueError: if there is no function of that name.
     """
-    functions, source = dict(self.functions), metadata.get("source")
-    if source not in functions:
+    functions, task = dict(self.functions), metadata.get("mixture")
+    if task not in functions:
       raise ValueError(
-        f"the problem is of source {source!r}; there are reward functions for "
+        f"the problem is of task {task!r}; there are reward functions for "
         f"{', '.join(sorted(functions))}"
       )
-    told = functions[source](prompt, completion, ground_truth, metadata)
-    others = {f"{source}/{name}": x for name, x in told.items() if name != "reward"}
+    told = functions[task](prompt, completion, ground_truth, metadata)
+    others = {f"{task}/{name}": x for name, x in told.items() if name != "reward"}
     accuracy = told.get("accuracy", told["reward"])
-    shared = {"reward": told["reward"], "accuracy": accuracy, source: told["reward"]}
+    shared = {"reward": told["reward"], "accuracy": accuracy, task: told["reward"]}
     return shared | others
 
 
-def by_source(functions: Mapping[str, RewardFn]) -> BySource:
-  """A `BySource` from a mapping, as a config has it.
+def by_task(functions: Mapping[str, RewardFn]) -> ByTask:
+  """A `ByTask` from a mapping, as a config has it.
 
-  In a config, `entry(by_source, functions={"gsm8k": entry(Math), "sums": final_answer})`.
+  In a config, `entry(by_task, functions={"gsm8k": entry(Math), "sums": final_answer})`.
   """
-  return BySource(tuple(sorted(functions.items())))
+  return ByTask(tuple(sorted(functions.items())))
