@@ -97,11 +97,14 @@ class CountdownProblems:
     }
     signs = list(itertools.product(self.operators, repeat=len(numbers) - 1))
     candidates = list(itertools.product(sorted(orders), signs))
-    steps = []
-    for index in rng.permutation(len(candidates))[: self.tries]:
+    steps, seen = [], set()
+    for index in rng.permutation(len(candidates)).tolist():
       written, value = _written(*candidates[index]), _value(*candidates[index])
+      if value in seen:
+        continue
       steps.append(f"{written}={value}")
-      if value == target or rng.random() >= self.patience:
+      seen.add(value)
+      if value == target or len(steps) == self.tries or rng.random() >= self.patience:
         break
     return f"{' '.join(steps)} {MARKER} {written}"
 
@@ -120,10 +123,11 @@ def countdown(
   """Reach a number with given operands, each used once; `rewards.Countdown` scores it.
 
   The worked solutions are those of a pupil who tries expressions at random, computes each,
-  and answers with the last one: when it has the value that is asked for, when the patience
-  is at its end, or after `tries`. Imitation copies the impatience; the reward, which sees
-  the answer only, is what teaches to go on and to try what is promising. Every problem can
-  be solved without brackets and division. Source of the task: TinyZero (Pan et al. 2025).
+  repeats no value, and answers with the last one: when it has the value that is asked for,
+  when the patience is at its end, or after `tries`. Imitation copies the impatience; the
+  reward, which sees the answer only, is what teaches to go on and to try what is
+  promising. Every problem can be solved without brackets and division. Source of the task:
+  TinyZero (Pan et al. 2025).
 
   Args:
     operands: how many numbers are given, from 2 to 4.
