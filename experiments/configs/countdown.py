@@ -10,10 +10,10 @@ from pgax.rewards import Countdown
 
 def get_config() -> ConfigDict:
   """The config, as absl's `--config` wants it."""
-  task = entry(countdown, operands=2, largest=15, patience=0.3, tries=4)
+  task = entry(countdown, operands=2, largest=12, patience=0.4, tries=4)
   algorithm = entry(algorithms.grpo, epochs=2, minibatches=2)
   config = run_config("countdown", task, entry(Countdown), algorithm)
   config.sampling.max_prompt_tokens = 14
-  config.sampling.max_tokens = 48
+  config.sampling.max_tokens = 60
   config.steps, config.eval_every = 100, 10
   return config

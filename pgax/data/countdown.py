@@ -102,7 +102,7 @@ class CountdownProblems:
       written, value = _written(*candidates[index]), _value(*candidates[index])
       if value in seen:
         continue
-      steps.append(f"{written}={value}")
+      steps.append(f"{written}={value} {'yes' if value == target else 'no'}")
       seen.add(value)
       if value == target or len(steps) == self.tries or rng.random() >= self.patience:
         break
@@ -123,11 +123,11 @@ def countdown(
   """Reach a number with given operands, each used once; `rewards.Countdown` scores it.
 
   The worked solutions are those of a pupil who tries expressions at random, computes each,
-  repeats no value, and answers with the last one: when it has the value that is asked for,
-  when the patience is at its end, or after `tries`. Imitation copies the impatience; the
-  reward, which sees the answer only, is what teaches to go on and to try what is
-  promising. Every problem can be solved without brackets and division. Source of the task:
-  TinyZero (Pan et al. 2025).
+  says whether it has the value that is asked for, repeats no value, and answers with the
+  last one: when that was right, when the patience is at its end, or after `tries`.
+  Imitation copies the impatience; the reward, which sees the answer only, is what teaches
+  to go on and to try what is promising. Every problem can be solved without brackets and
+  division. Source of the task: TinyZero (Pan et al. 2025).
 
   Args:
     operands: how many numbers are given, from 2 to 4.
