@@ -78,6 +78,9 @@ def read_problems(rows: Rows, parse: ParseFn, max_bad_rows: int = 0) -> Problems
 def from_rows(train: Rows, held_out: Rows, parse: ParseFn, max_bad_rows: int = 0) -> Task:
   """A task from two sources of rows.
 
+  In a config, `entry(from_rows, train=entry(tfds, name="gsm8k", split="train", ...), ...,
+  parse=entry(Fields, prompt="question", ground_truth="short_answer"))`.
+
   Args:
     train: rows of the training problems, such as `json_lines(...)` or `tfds(...)`.
     held_out: rows of the problems to be judged by.

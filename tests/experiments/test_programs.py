@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from experiments.configuration import saved_run
+from pgax.data.solve_rates import read_solve_rates
 from pgax.training.metrics import read_lines
 from pgax.training.policy import load_policy
 
@@ -133,6 +134,20 @@ def test_evaluate(trained):
   line, told = train.stdout.splitlines()
   assert "of 40 problems of grpo/train" in line
   assert 0.2 < json.loads(told)["accuracy"] <= 1
+
+
+def test_solve_rates(trained, tmp_path):
+  path = tmp_path / "rates.jsonl"
+  settings = [f"--workdir={trained[0]}", f"--output={path}", "--problems=6", "--samples=4"]
+  done = call("solve_rates", *settings)
+  assert done.returncode == 0, done.stderr[-3000:]
+  told = re.search(
+    r"step 30: of 6 problems (\d) were never solved, (\d) sometimes, (\d) always, and 0",
+    done.stdout,
+  )
+  rates = read_solve_rates(path)
+  assert len(rates) == sum(map(int, told.groups())) == 6
+  assert sum(rate == 1 for rate in rates.values()) == int(told[3])
 
 
 def test_sample(trained):

@@ -10,13 +10,12 @@ from pgax.rewards import ReasoningGym
 
 def get_config() -> ConfigDict:
   """The config, as absl's `--config` wants it."""
-  settings = {"min_terms": 2, "max_terms": 3, "min_digits": 1, "max_digits": 1}
-  task = entry(reasoning_gym, name="chain_sum", settings=settings)
+  settings = {"min_word_len": 3, "max_word_len": 5}
+  task = entry(reasoning_gym, name="spell_backward", settings=settings)
   algorithm = entry(algorithms.grpo, epochs=2, minibatches=2)
-  config = run_config("chain_sum", task, entry(ReasoningGym), algorithm)
-  config.sampling.max_prompt_tokens = 80
-  config.sampling.max_tokens = 6
-  config.warm_start.steps = 300
-  config.warm_start.optimizer.decay_steps = 300
+  config = run_config("spell_backward", task, entry(ReasoningGym), algorithm)
+  config.sampling.max_prompt_tokens = 56
+  config.sampling.max_tokens = 8
+  config.warm_start.steps = config.warm_start.optimizer.decay_steps = 600
   config.steps, config.eval_every = 60, 5
   return config
