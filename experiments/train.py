@@ -66,12 +66,13 @@ def _tell_left_out(run: RunConfig, rows: list[dict]) -> None:
   """Says what of the data was not used."""
   bad_rows = run.task.bad_rows
   if bad_rows:
-    print(f"\n{len(bad_rows)} bad rows were skipped:")
-    print("\n".join(f"  {_one_line(row)}" for row in bad_rows[:_SHOWN]))
-    print("  ..." * (len(bad_rows) > _SHOWN), end="\n" * (len(bad_rows) > _SHOWN))
+    print(f"\nbad rows that were skipped, {len(bad_rows)}:")
+    shown = [_one_line(row) for row in bad_rows[:_SHOWN]]
+    shown += ["..."] * (len(bad_rows) > _SHOWN)
+    print("\n".join(f"  {row}" for row in shown))
   dropped = sum(row.get("data/dropped_prompts", 0) for row in rows)
   if dropped:
-    print(f"\n{dropped} problems were left out: their prompts are over the limit")
+    print(f"\nproblems left out, whose prompts are over the limit: {dropped}")
 
 
 def _tell(rows: list[dict], samples: list[dict]) -> None:

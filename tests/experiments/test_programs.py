@@ -186,9 +186,15 @@ def test_a_run_can_be_moved_away_from_its_problems(tmp_path):
 
 def test_gsm8k_goes_through_everything(trained, tmp_path):
   workdir, file = tmp_path / "gsm8k", "experiments/configs/gsm8k.py"
+  rows, long = tmp_path / "rows.jsonl", {"question": "x" * 1024, "answer": "#### 1"}
+  whole = (ROOT / "tests" / "data" / "gsm8k" / "train.jsonl").read_text()
+  rows.write_text(f"{whole}{{}}\n{json.dumps(long)}\n")  # a bad row, and a long prompt
   done = call(
     "train",
     f"--config={file}",
+    f"--config.task.train_path={rows}",
+    "--config.task.max_bad_rows=1",
+    "--config.data.overlong_prompts=drop",
     f"--workdir={workdir}",
     "--config.eval_problems=4",
     "--config.sampling.prompts=2",
@@ -196,7 +202,10 @@ def test_gsm8k_goes_through_everything(trained, tmp_path):
     "--config.model.num_layers=1",
   )
   assert done.returncode == 0, done.stderr[-3000:]
-  _, row = read_lines(workdir / "metrics.jsonl")
+  assert f"bad rows that were skipped, 1:\n  {rows}:26: field 'question' is" in done.stdout
+  assert "problems left out, whose prompts are over the limit: 1\n" in done.stdout
+  before, row = read_lines(workdir / "metrics.jsonl")
+  assert (before["data/train"], before["data/dropped_prompts"]) == (25, 1)
   assert row["step"] == 1 and row["reward/mean"] == 0 and np.isfinite(row["loss"])
   page = (workdir / "report" / "index.html").read_text()
   first = read_lines(workdir / "samples.jsonl")[0]
