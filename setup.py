@@ -14,6 +14,9 @@ TEST = [
 # Extras that one kind of reward needs and the others do not.
 MATH = ["math-verify>=0.8,<0.10"]
 JSON = ["jsonschema>=4.18,<5"]
+# Extras that one kind of data needs.
+CHAT = ["jinja2>=3.1,<4"]  # the language of chat templates
+REASONING_GYM = ["reasoning-gym==0.1.25"]  # its verifiers decide what a reward is
 NOTEBOOKS = [
   "ipykernel>=6",
   "ipywidgets>=8",
@@ -43,6 +46,7 @@ setup(
     "numpy>=2.0,<3",
     "optax>=0.2.6,<0.3",
     "orbax-checkpoint>=0.11.20,<0.13",
+    "pyarrow>=18",  # which TFDS needs too
     "safetensors>=0.5,<1",
     "tensorboardX>=2.6,<3",
     "tensorflow-datasets>=4.9.8,<5",  # for its data sources, without TensorFlow
@@ -52,9 +56,11 @@ setup(
   ],
   # The tests execute the notebooks, so they need what notebooks need.
   extras_require={
-    "test": TEST + NOTEBOOKS + MATH + JSON,
+    "test": TEST + NOTEBOOKS + MATH + JSON + CHAT + REASONING_GYM,
     "notebooks": NOTEBOOKS,
     "math": MATH,
     "json": JSON,
+    "chat": CHAT,
+    "reasoning_gym": REASONING_GYM,
   },
 )

@@ -12,10 +12,10 @@ from absl import flags
 
 from experiments import program
 from experiments.configuration import freeze, saved_run
-from pgax.data import CollatePrompts
 from pgax.training import UserError
 from pgax.training.evaluation import evaluate
 from pgax.training.policy import load_policy
+from pgax.training.problems import fit_problems, prompt_collator
 from pgax.training.rollout import open_scorer
 
 _CONFIG = program.define_config(None)
@@ -36,6 +36,7 @@ def main() -> int:
   trained = saved_run(workdir, with_task=own)
   run = trained if own else freeze(_CONFIG.value)
   policy = load_policy(trained, workdir)
+  run, counts = fit_problems(run, policy.tokenizer)  # as training leaves problems out
   problems = run.task.train if _SPLIT.value == "train" else run.task.held_out
   count = min(_PROBLEMS.value or len(problems), len(problems))
   try:
@@ -44,7 +45,7 @@ def main() -> int:
         policy.sampler,
         policy.params,
         [problems[i] for i in range(count)],
-        CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens),
+        prompt_collator(run, policy.tokenizer),
         scorer,
         _BATCH.value,
       )
@@ -55,13 +56,14 @@ def main() -> int:
     f"{run.name}/{_SPLIT.value}, {found.truncated:.1%} cut at the limit, "
     f"{found.unscorable:.1%} not scorable"
   )
-  told = found.parts | {
+  measured = {
     "accuracy": found.accuracy,
     "unscorable": found.unscorable,
     "truncated": found.truncated,
     "problems": found.problems,
     "step": policy.step,
   }
+  told = found.parts | measured | counts
   finite = {name: x if math.isfinite(x) else None for name, x in told.items()}
   print(json.dumps(finite, allow_nan=False))
   return 0

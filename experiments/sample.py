@@ -14,8 +14,8 @@ from absl import flags
 
 from experiments import program
 from experiments.configuration import saved_run
-from pgax.data import CollatePrompts
 from pgax.training.policy import load_policy
+from pgax.training.problems import prompt_collator
 from pgax.training.rollout import completion_texts
 from pgax.types import Example
 
@@ -41,7 +41,7 @@ def main() -> int:
   workdir = Path(_WORKDIR.value)
   run = saved_run(workdir, with_task=False)
   policy = load_policy(run, workdir)
-  collate = CollatePrompts(policy.tokenizer, run.sampling.max_prompt_tokens)
+  collate = prompt_collator(run, policy.tokenizer)
   sampler = policy.sampler
   key, status = jax.random.key(_SEED.value), 0
   for prompt in _prompts():

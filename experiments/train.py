@@ -13,7 +13,7 @@ from experiments import program
 from experiments.configuration import freeze, to_json
 from pgax.models import lora
 from pgax.report import write_report
-from pgax.training import train
+from pgax.training import RunConfig, train
 from pgax.training.metrics import read_lines
 from pgax.training.policy import export_policy
 
@@ -38,6 +38,7 @@ def main() -> int:
       "the same command again to go on."
     )
     return 130
+  _tell_left_out(run, rows)
   _tell(rows, samples)
   if run.model_path:
     params = lora.apply(run.lora, result.state.base, result.state.params)
@@ -45,6 +46,19 @@ def main() -> int:
     print(f"\nexport: {workdir / 'export'}")
   print(f"\nreport: {page}")
   return 0
+
+
+def _tell_left_out(run: RunConfig, rows: list[dict]) -> None:
+  """Says what of the data was not used."""
+  bad_rows = run.task.bad_rows
+  if bad_rows:
+    print(f"\nbad rows that were skipped, {len(bad_rows)}:")
+    shown = [_one_line(row) for row in bad_rows[:_SHOWN]]
+    shown += ["..."] * (len(bad_rows) > _SHOWN)
+    print("\n".join(f"  {row}" for row in shown))
+  dropped = sum(row.get("data/dropped_prompts", 0) for row in rows)
+  if dropped:
+    print(f"\nproblems left out, whose prompts are over the limit: {dropped}")
 
 
 def _tell(rows: list[dict], samples: list[dict]) -> None:

@@ -12,6 +12,8 @@ DISTRIBUTIONS = {
   "absl": "absl-py",
   "math_verify": "math-verify",
   "orbax": "orbax-checkpoint",
+  "reasoning_gym": "reasoning-gym",
+  "tensorflow_datasets": "tensorflow-datasets",
 }
 STANDARD = frozenset(__import__("sys").stdlib_module_names)
 

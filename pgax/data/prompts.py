@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
+from pgax.data.chat import Chat
 from pgax.data.tokenizer import encode, encode_completion
 from pgax.types import Example
 
@@ -67,14 +68,22 @@ class CollatePrompts:
   Attributes:
     tokenizer: of the model.
     max_prompt_tokens: the width `P`; a longer prompt is an error that names it.
+    chat: renders prompts as a chat; None gives them to the model as they are.
   """
 
   tokenizer: PreTrainedTokenizerFast
   max_prompt_tokens: int
+  chat: Chat | None = None
+
+  def encode(self, example: Example) -> list[int]:
+    """Ids of the prompt, however many."""
+    if self.chat:
+      return self.chat.encode(self.tokenizer, example.prompt)
+    return encode(self.tokenizer, example.prompt)
 
   def ids(self, example: Example) -> list[int]:
     """Ids of the prompt, within the limit."""
-    ids = encode(self.tokenizer, example.prompt)
+    ids = self.encode(example)
     if not ids:
       raise ValueError("a prompt has no token; it needs one at least")
     return _within(

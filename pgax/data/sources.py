@@ -1,66 +1,130 @@
-"""Problems read from files."""
+"""Tasks of problems that are read from files."""
 
-import json
-from pathlib import Path
+import dataclasses
+import hashlib
 
+import numpy as np
+
+from pgax.data.fields import GSM8KFields, ParseFn
+from pgax.data.rows import Rows, json_lines
 from pgax.data.tasks import Task
-from pgax.rewards.math import MARKER, parse_answer
 from pgax.types import Example
 
 
-def read_gsm8k(path: str | Path) -> list[Example]:
-  """Reads grade-school maths problems, one JSON object a line.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Problems:
+  """The rows of a source that make problems, in random access; made when asked for.
 
-  Source: GSM8K, arXiv 2110.14168.
+  Attributes:
+    rows: all rows.
+    parse: makes a problem of a row.
+    indices: `[problems]` int64, of the rows that make one.
+    keys: `[problems]` uint64, a hash of every prompt.
+    bad_rows: where each of the others stands, and what is wrong with it.
+  """
+
+  rows: Rows
+  parse: ParseFn
+  indices: np.ndarray
+  keys: np.ndarray
+  bad_rows: tuple[str, ...]
+
+  def __len__(self) -> int:
+    return len(self.indices)
+
+  def __getitem__(self, position: int) -> Example:
+    return self.parse(self.rows[int(self.indices[position])])
+
+
+def prompt_key(prompt: str) -> int:
+  """A hash of a prompt, 64 bits, the same in every process."""
+  return int.from_bytes(hashlib.blake2b(prompt.encode(), digest_size=8).digest(), "little")
+
+
+def read_problems(rows: Rows, parse: ParseFn, max_bad_rows: int = 0) -> Problems:
+  """Goes through all rows once, and keeps the places of those that make problems.
 
   Args:
-    path: a file whose lines have `question` and `answer`, the latter ending in `#### n`.
+    rows: of a source.
+    parse: makes a problem of a row; a ValueError makes the row a bad one.
+    max_bad_rows: how many bad rows are skipped before they are an error.
 
   Returns:
-    One `Example` a line; the answer is the worked solution.
+    The `Problems`.
 
   Raises:
-    ValueError: for a row that is not JSON, lacks a field or an answer; it names the line.
-    OSError: if the file can't be read.
+    ValueError: for more bad rows than that; it names the first one's place and fault.
   """
-  examples = []
-  with Path(path).open(encoding="utf-8") as lines:
-    for number, line in enumerate(lines, start=1):
-      try:
-        row = json.loads(line)
-        question, solution = row["question"], row["answer"]
-        answer = parse_answer(solution)
-        if not isinstance(question, str):
-          raise TypeError(f"question is {question!r}")
-      except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-          f"{path}:{number}: expected a JSON object with the strings 'question' and "
-          f"'answer'; {type(error).__name__}: {error}"
-        ) from None
-      if answer is None:
-        raise ValueError(f"{path}:{number}: the answer has no number after {MARKER!r}")
-      examples.append(Example(f"{question}\n", f"{answer:f}", solution))
-  return examples
+  if max_bad_rows < 0:
+    raise ValueError(f"max_bad_rows is {max_bad_rows}; it must be at least 0")
+  indices, keys, bad_rows = [], [], []
+  for index in range(len(rows)):
+    try:
+      key = prompt_key(parse(rows[index]).prompt)
+    except ValueError as error:
+      # Of those that have messages of several lines, the first says what is wrong.
+      kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+      bad_rows.append(f"{rows.where(index)}: {kind}{str(error).splitlines()[0]}")
+      if len(bad_rows) > max_bad_rows:
+        told = f"; max_bad_rows allows {max_bad_rows}, and this is one more. The first: "
+        raise ValueError(bad_rows[-1] + (told + bad_rows[0]) * bool(max_bad_rows)) from None
+      continue
+    indices.append(index)
+    keys.append(key)
+  kept = np.asarray(indices, np.int64), np.asarray(keys, np.uint64)
+  return Problems(rows, parse, *kept, tuple(bad_rows))
 
 
-def gsm8k(train_path: str, held_out_path: str) -> Task:
+def from_rows(train: Rows, held_out: Rows, parse: ParseFn, max_bad_rows: int = 0) -> Task:
+  """A task from two sources of rows.
+
+  In a config, `entry(from_rows, train=entry(tfds, name="gsm8k", split="train", ...), ...,
+  parse=entry(Fields, prompt="question", ground_truth="short_answer"))`.
+
+  Args:
+    train: rows of the training problems, such as `json_lines(...)` or `tfds(...)`.
+    held_out: rows of the problems to be judged by.
+    parse: makes a problem of a row, such as `Fields(...)`.
+    max_bad_rows: how many bad rows of each source are skipped; see `read_problems`.
+
+  Returns:
+    A `Task`; its `bad_rows` are those that were skipped.
+
+  Raises:
+    ValueError: for a bad row too many, or a prompt that stands in both sources.
+  """
+  parts = [read_problems(rows, parse, max_bad_rows) for rows in (train, held_out)]
+  _, positions, _ = np.intersect1d(parts[0].keys, parts[1].keys, return_indices=True)
+  if len(positions):
+    first = min(positions)
+    where = train.where(int(parts[0].indices[first]))
+    raise ValueError(
+      f"{len(positions)} questions stand in both splits, such as "
+      f"{parts[0][first].prompt!r} ({where}); the splits must not overlap"
+    )
+  return Task(*parts, bad_rows=parts[0].bad_rows + parts[1].bad_rows)
+
+
+def gsm8k(
+  train_path: str,
+  held_out_path: str,
+  template: str = GSM8KFields.template,
+  max_bad_rows: int = 0,
+) -> Task:
   """Grade-school maths (arXiv 2110.14168) from its two original files.
 
   Args:
-    train_path: file of the training problems; see `read_gsm8k`.
+    train_path: file of the training problems, as JSON lines; see `GSM8KFields`.
     held_out_path: file of the problems to be judged by.
+    template: the prompt, with `{prompt}` where the question stands.
+    max_bad_rows: how many bad rows of each file are skipped; see `read_problems`.
 
   Returns:
     A `Task`.
 
   Raises:
-    ValueError: for a bad row, or a question that stands in both files.
+    ValueError: for a bad row too many, or a question that stands in both files.
+    OSError: if a file can't be read.
   """
-  train, held_out = read_gsm8k(train_path), read_gsm8k(held_out_path)
-  both = {x.prompt for x in train} & {x.prompt for x in held_out}
-  if both:
-    raise ValueError(
-      f"{len(both)} questions stand in both {train_path} and {held_out_path}, such as "
-      f"{min(both)!r}; the splits must not overlap"
-    )
-  return Task(train, held_out)
+  parse = GSM8KFields(template)
+  return from_rows(json_lines(train_path), json_lines(held_out_path), parse, max_bad_rows)

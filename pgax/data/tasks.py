@@ -1,6 +1,7 @@
 """Tasks: what a run trains on and what it is judged by; generated problems."""
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,15 +19,55 @@ class Task:
   Attributes:
     train: the training problems.
     held_out: the problems that accuracy is measured on.
+    bad_rows: where each row stands that was skipped, and what is wrong with it.
+    filtered: number of training problems that a filter left out.
   """
 
   train: Sequence[Example]
   held_out: Sequence[Example]
+  bad_rows: tuple[str, ...] = ()
+  filtered: int = 0
 
   def __post_init__(self):
     for name, examples in (("train", self.train), ("held_out", self.held_out)):
       if not len(examples):
         raise ValueError(f"the task's split {name!r} is empty; it needs a problem at least")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Subset:
+  """Some of the examples, in random access.
+
+  Attributes:
+    examples: all of them.
+    indices: `[size]` int64, of those that are kept.
+  """
+
+  examples: Sequence[Example]
+  indices: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.indices)
+
+  def __getitem__(self, position: int) -> Example:
+    return self.examples[int(self.indices[position])]
+
+
+def fingerprint(examples: Sequence[Example], count: int = 64) -> dict[str, int | str]:
+  """What tells a list of problems from another one, as far as a spread of them does.
+
+  Args:
+    examples: the problems.
+    count: how many of them are looked at.
+
+  Returns:
+    `size`, and `hash` of prompts and ground truths, as JSON values.
+  """
+  digest = hashlib.blake2b(digest_size=8)
+  for index in np.linspace(0, len(examples) - 1, count).astype(int).tolist():
+    example = examples[index]
+    digest.update(repr((example.prompt, example.ground_truth)).encode())
+  return {"size": len(examples), "hash": digest.hexdigest()}
 
 
 def _mix(numbers: np.ndarray) -> np.ndarray:

@@ -56,6 +56,23 @@ def extract_answer(text: str, plain: bool = True) -> str | None:
   return inner.strip() or None if inner is not None else None
 
 
+def tagged_answer(text: str) -> str:
+  """The answer in a text, of whatever kind: it need not be a number.
+
+  Args:
+    text: a completion.
+
+  Returns:
+    What stands in the last `<answer>...</answer>`; or else behind the last `####`, to the
+    end of the line; or else the whole text. Without white space around it.
+  """
+  tagged = _TAG.findall(text)
+  if tagged:
+    return tagged[-1].strip()
+  _, marker, tail = text.rpartition(MARKER)
+  return (tail.partition("\n")[0] if marker else text).strip()
+
+
 def clean(answer: str) -> str:
   """An answer without dollar signs, white space and a full stop around it."""
   text = answer.strip().rstrip(".").strip()

@@ -4,6 +4,7 @@ from pgax.models.lora import LoraConfig
 from pgax.training.compilation_cache import enable_compilation_cache
 from pgax.training.config import (
   CriticConfig,
+  DataConfig,
   MeshConfig,
   OptimizerConfig,
   RewardModelConfig,
@@ -20,6 +21,7 @@ from pgax.training.state import TrainState
 
 __all__ = [
   "CriticConfig",
+  "DataConfig",
   "LoraConfig",
   "MeshConfig",
   "OptimizerConfig",

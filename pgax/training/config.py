@@ -235,6 +235,34 @@ class RewardModelConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class DataConfig:
+  """What becomes of problems before the model is given them.
+
+  Attributes:
+    overlong_prompts: what is done with a prompt of more than `sampling.max_prompt_tokens`:
+      `error` refuses the run, and `drop` leaves the problem out and counts it.
+    chat_template: whether prompts are rendered by the tokenizer's chat template, as the
+      turn of a user, up to where the assistant's begins.
+    system_prompt: of a turn of the system in front of it; empty for none.
+  """
+
+  overlong_prompts: str = "error"
+  chat_template: bool = False
+  system_prompt: str = ""
+
+  def __post_init__(self):
+    if self.overlong_prompts not in ("error", "drop"):
+      raise ValueError(
+        f"overlong_prompts is {self.overlong_prompts!r}; allowed are 'error' and 'drop'"
+      )
+    if self.system_prompt and not self.chat_template:
+      raise ValueError(
+        f"system_prompt is {self.system_prompt!r} and chat_template is False; without the "
+        "template there is no turn of a system"
+      )
+
+
+@dataclasses.dataclass(frozen=True)
 class MeshConfig:
   """How devices are laid out; see `training.mesh.make_mesh`.
 
@@ -257,6 +285,7 @@ class RunConfig:
     reward: scores a completion.
     algorithm: the policy-gradient algorithm.
     model: shape of the decoder.
+    data: what becomes of problems before the model is given them.
     sampling: how completions are drawn.
     reward_model: a learned one beside the reward function.
     scoring: where the reward function runs. Rewards of steps are computed in the process
@@ -294,6 +323,7 @@ class RunConfig:
   reward: RewardFn
   algorithm: Algorithm
   model: DecoderConfig = DecoderConfig()
+  data: DataConfig = DataConfig()
   sampling: SamplingConfig = SamplingConfig()
   reward_model: RewardModelConfig = RewardModelConfig()
   scoring: ScoringConfig = ScoringConfig()

@@ -15,6 +15,7 @@ from pgax.training.evaluation import Evaluation
 from pgax.training.interrupt import Interrupt
 from pgax.training.metrics import Log
 from pgax.training.preflight import check_run
+from pgax.training.problems import fit_problems
 from pgax.training.rollout import open_scorer
 from pgax.training.run import Run
 from pgax.training.state import TrainState
@@ -65,13 +66,14 @@ def train(
     DivergedError: if an update is not finite.
   """
   with open_scorer(config.reward, config.scoring) as scorer:
+    config, counts = fit_problems(config, tokenizer)
     check_run(config, tokenizer, last_step(workdir), scorer)
     open_workdir(workdir, record or {})
     run = Run(config, tokenizer, workdir, scorer)
-    return _train(run, workdir, progress)
+    return _train(run, workdir, counts, progress)
 
 
-def _train(run: Run, workdir: Path, progress: bool) -> Result:
+def _train(run: Run, workdir: Path, counts: Mapping[str, int], progress: bool) -> Result:
   config = run.config
   state, warm = run.start(), config.warm_start.steps
   done = int(state.step)
@@ -89,7 +91,7 @@ def _train(run: Run, workdir: Path, progress: bool) -> Result:
       if done < warm:
         state = _warm_start(run, state, interrupt, progress)
       if int(state.step) >= warm and not interrupt.requested:
-        begun, state = True, _reinforce(run, state, log, interrupt, progress)
+        begun, state = True, _reinforce(run, state, log, counts, interrupt, progress)
       log.flush()
       run.save(state)
   finally:
@@ -116,14 +118,19 @@ def _warm_start(
 
 
 def _reinforce(
-  run: Run, state: TrainState, log: Log, interrupt: Interrupt, progress: bool
+  run: Run,
+  state: TrainState,
+  log: Log,
+  counts: Mapping[str, int],
+  interrupt: Interrupt,
+  progress: bool,
 ) -> TrainState:
   config = run.config
   total, step = config.steps, int(state.step) - config.warm_start.steps
   shown = {}
   if step == 0:
     found = run.evaluate(state)
-    log.metrics(0, _told(found))
+    log.metrics(0, _told(found) | counts)
     log.samples(0, "held_out", found.samples)
     shown["accuracy"] = f"{found.accuracy:.1%}"
   with tqdm(total=total, initial=step, disable=not progress, desc=config.name) as bar:

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
 from pgax.algorithms import Algorithm, loss, prepare
-from pgax.data.prompts import CollateDemonstrations, CollatePrompts
+from pgax.data.prompts import CollateDemonstrations
 from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.rewards.code.sandbox import Limits
@@ -22,6 +22,7 @@ from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import check_params, end_ids
+from pgax.training.problems import prompt_collator
 from pgax.training.reward_model import check_reward_model
 from pgax.training.rollout import open_scorer
 from pgax.training.state import abstract_policy
@@ -52,7 +53,7 @@ def check_run(
     UserError: naming the setting, its value and what is allowed.
   """
   sampling = config.sampling
-  prompts = CollatePrompts(tokenizer, sampling.max_prompt_tokens)
+  prompts = prompt_collator(config, tokenizer)
   demonstrations = CollateDemonstrations(prompts, sampling.max_tokens)
   try:
     mesh = make_mesh(config.mesh.fsdp, config.mesh.model)

@@ -10,7 +10,8 @@ import jax
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.pipeline import batches
-from pgax.data.prompts import CollateDemonstrations, CollatePrompts
+from pgax.data.prompts import CollateDemonstrations
+from pgax.data.tasks import fingerprint
 from pgax.models import hf, lora
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import batch_sharding, param_shardings
@@ -25,6 +26,7 @@ from pgax.training.imitation import make_imitation_step
 from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import end_ids, load_params
+from pgax.training.problems import prompt_collator
 from pgax.training.records import Sample, make_samples
 from pgax.training.reward_model import load_reward_model
 from pgax.training.rollout import Stopwatch
@@ -64,7 +66,7 @@ class Run:
     self.mesh = make_mesh(config.mesh.fsdp, config.mesh.model)
     self.model = Decoder(config.model)
     sampling = config.sampling
-    self.collate = CollatePrompts(tokenizer, sampling.max_prompt_tokens)
+    self.collate = prompt_collator(config, tokenizer)
     demonstrations = CollateDemonstrations(self.collate, sampling.max_tokens)
     self.sampler = make_sampler(
       sampling, self.model, tokenizer, self.mesh, end_ids(config, tokenizer)
@@ -104,6 +106,7 @@ class Run:
       "warm_start": batches(train, demonstrations, warm.batch_size, 2 * config.seed),
       "reinforce": batches(train, self.collate, sampling.prompts, 2 * config.seed + 1),
     }
+    self.problems = fingerprint(train)
     self.scorer = scorer
     self.collector = Collector(
       config,
@@ -118,6 +121,7 @@ class Run:
     """The state to go on from: of the last checkpoint, or fresh."""
     if self.checkpoints.latest() is not None:
       state, positions = self.checkpoints.restore(self.abstract)
+      self._check_problems(positions["problems"])
       for name, iterator in self.iterators.items():
         iterator.set_state(positions[name])
       return state
@@ -149,7 +153,16 @@ class Run:
   def save(self, state: TrainState) -> None:
     """Writes a checkpoint."""
     positions = {name: it.get_state() for name, it in self.iterators.items()}
-    self.checkpoints.save(state, positions)
+    self.checkpoints.save(state, positions | {"problems": self.problems})
+
+  def _check_problems(self, saved: dict[str, int | str]) -> None:
+    """A position means something in the list of problems that it was taken in only."""
+    if saved != self.problems:
+      raise UserError(
+        f"the training problems are not those that the run began with: there are "
+        f"{self.problems['size']} and there were {saved['size']}, or their texts differ. "
+        "Give it the same files to go on, or another workdir"
+      )
 
   def _next(self, stage: str) -> Any:
     try:

@@ -41,6 +41,34 @@ def test_a_batch_may_be_larger_than_an_epoch():
   assert len(next(batches(EXAMPLES[:3], PROMPTS, 8, seed=0)).examples) == 8
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_share_every_global_batch(count):
+  whole = batches(EXAMPLES, PROMPTS, 8, seed=5)
+  parts = [batches(EXAMPLES, PROMPTS, 8, 5, i, count) for i in range(count)]
+  for _ in range(6):  # through several epochs
+    shares = [_texts(next(part)) for part in parts]
+    assert [len(share) for share in shares] == [8 // count] * count
+    assert [x for share in shares for x in share] == _texts(next(whole))
+  # A position is that of the global batches: it fits any number of processes.
+  assert all(part.get_state() == whole.get_state() for part in parts)
+  other = batches(EXAMPLES, PROMPTS, 8, 5, 1, 2)
+  other.set_state(parts[0].get_state())
+  assert _texts(next(other)) == _texts(next(whole))[4:]
+
+
+@pytest.mark.parametrize(
+  ("arguments", "told"),
+  [
+    ((8, 0, 3, 3), "process_index is 3; it must be in .0, 2."),
+    ((8, 0, 0, 3), "batch_size is 8; it must be a multiple of process_count, which is 3"),
+    ((0, 0), "batch_size is 0"),
+  ],
+)
+def test_bad_shares(arguments, told):
+  with pytest.raises(ValueError, match=told):
+    batches(EXAMPLES, PROMPTS, *arguments)
+
+
 def test_collated_arrays():
   batch = PROMPTS([Example("12", "x"), Example("345", "y")])
   assert batch.tokens.shape == (2, 6) and batch.tokens.dtype == np.int32

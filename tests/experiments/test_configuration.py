@@ -16,8 +16,17 @@ from experiments.configuration import (
   to_json,
 )
 from pgax import algorithms
-from pgax.data import addition
-from pgax.rewards import Code, Combined, Math, combine, final_answer
+from pgax.data import Fields, addition, filtered, from_rows, mixture, saved_dataset
+from pgax.rewards import (
+  ByTask,
+  Code,
+  Combined,
+  Math,
+  NumericMatch,
+  by_task,
+  combine,
+  final_answer,
+)
 from pgax.rewards.code import Limits
 from pgax.training import (
   LoraConfig,
@@ -150,6 +159,35 @@ def test_a_file_that_is_not_there():
   bad = run_config("x", task, final_answer, entry(algorithms.grpo))
   with pytest.raises(UserError, match=r"nowhere.jsonl can't be read: No such file"):
     freeze(bad)
+
+
+def test_sources_mixtures_and_filters_are_entries_in_entries(tmp_path):
+  data = FOLDER.parents[1] / "tests" / "data"
+  saved, rates = f"{data}/saved_dataset", tmp_path / "rates.jsonl"
+  rows = [entry(saved_dataset, path=saved, split=split) for split in ("train", "test")]
+  fields = entry(Fields, prompt="question", ground_truth="answer", metadata=("about",))
+  files = entry(from_rows, train=rows[0], held_out=rows[1], parse=fields)
+  rates.write_text('{}\n{"prompt": "What is 1 + 1?", "rate": 0.5}\n')
+  tasks = {
+    "files": entry(filtered, task=files, path=str(rates)),
+    "sums": entry(addition, digits=1),
+  }
+  task = entry(mixture, tasks=tasks, weights={"files": 1.0, "sums": 1.0})
+  reward = entry(by_task, functions={"files": entry(NumericMatch), "sums": final_answer})
+  given = run_config("x", task, reward, entry(algorithms.grpo))
+  given.task.weights.sums = 4.0  # as the command line sets it
+  again = from_json(json.loads(json.dumps(to_json(given))))
+  for config_dict in (given, again):
+    frozen = freeze(config_dict)
+    assert frozen.task.train.weights == (1.0, 4.0) and frozen.task.filtered == 4
+    prompts = {frozen.task.train[i].prompt for i in range(len(frozen.task.train))}
+    assert "What is 1 + 1?" in prompts and "What is 2 + 1?" not in prompts
+    assert frozen.reward == ByTask((("files", NumericMatch()), ("sums", final_answer)))
+  given.task.tasks.files.task.parse.prompt = "nothing"
+  with pytest.raises(
+    UserError, match="field 'nothing' is missing; there are about, answer"
+  ):
+    freeze(given)
 
 
 @pytest.mark.parametrize("name", ["pgax.nothing:here", "nothing", "pgax.rewards:nothing"])

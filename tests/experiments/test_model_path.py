@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 
+from experiments.configs import gsm8k_r1_zero
 from experiments.configuration import entry, freeze, from_json, run_config, to_json
 from pgax import algorithms
 from pgax.data import addition, byte_tokenizer
@@ -81,6 +82,35 @@ def test_trained_and_exported(tmp_path, name, rank):
   assert max(jax.tree.leaves(moved)) > 0
   assert (moved["params"]["embedding"] == 0) == (rank > 0)  # it has no adapter
   assert load_tokenizer(workdir / "export").encode("1+1=") == tokenizer.encode("1+1=")
+
+
+def test_r1_zero_has_the_values_of_cs336():
+  run = freeze(gsm8k_r1_zero.get_config())
+  s, o = run.sampling, run.optimizer
+  assert (run.steps, run.eval_every, s.prompts * s.group, s.group) == (200, 10, 256, 8)
+  assert (o.learning_rate, o.b1, o.b2, o.weight_decay) == (1e-5, 0.9, 0.95, 0.0)
+  assert (o.clip_norm, o.warmup_steps, o.decay_steps) == (1.0, 0, 0)
+  assert (s.temperature, s.max_tokens) == (1.0, 1024) and run.eval_problems >= 1024
+  assert (run.algorithm.epochs, run.algorithm.minibatches) == (1, 1)
+  assert run.microbatches == s.prompts and run.warm_start.steps == 0
+  prompt = run.task.train[0].prompt
+  assert prompt.startswith("A conversation between User and Assistant. The User asks a")
+  assert "\nUser: Natalia sold clips" in prompt and prompt.endswith("\nAssistant: <think>")
+
+
+@pytest.mark.slow
+def test_r1_zero_runs_from_a_directory(tmp_path):
+  given = gsm8k_r1_zero.get_config()
+  given.model.path = str(directory(tmp_path / "model", "qwen2_tied"))
+  given.sampling.prompts, given.sampling.group, given.microbatches = 2, 2, 2
+  given.sampling.max_prompt_tokens, given.sampling.max_tokens = 1400, 24
+  given.steps, given.eval_problems = 1, 2
+  tokenizer = load_tokenizer(tmp_path / "model")
+  result = train(freeze(given), tokenizer, tmp_path / "run", {}, progress=False)
+  assert result.finished
+  row = read_lines(tmp_path / "run" / "metrics.jsonl")[1]
+  assert row["reward/format_reward"] == row["eval/accuracy"] == 0.0
+  assert row["reward/unscorable"] == 0.0
 
 
 def _anywhere(params):

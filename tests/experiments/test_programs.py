@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from experiments.configuration import saved_run
+from pgax.data.solve_rates import read_solve_rates
 from pgax.training.metrics import read_lines
 from pgax.training.policy import load_policy
 
@@ -152,6 +153,20 @@ def test_evaluate(trained):
   assert 0.2 < json.loads(told)["accuracy"] <= 1
 
 
+def test_solve_rates(trained, tmp_path):
+  path = tmp_path / "rates.jsonl"
+  settings = [f"--workdir={trained[0]}", f"--output={path}", "--problems=6", "--samples=4"]
+  done = call("solve_rates", *settings)
+  assert done.returncode == 0, done.stderr[-3000:]
+  told = re.search(
+    r"step 30: of 6 problems (\d) were never solved, (\d) sometimes, (\d) always, and 0",
+    done.stdout,
+  )
+  rates = read_solve_rates(path)
+  assert len(rates) == sum(map(int, told.groups())) == 6
+  assert sum(rate == 1 for rate in rates.values()) == int(told[3])
+
+
 def test_sample(trained):
   arguments = (f"--workdir={trained[0]}", "--group=3", "--seed=1")
   done = call("sample", *arguments, input="1+2=\n3+4=\n12345+1=\n")
@@ -188,9 +203,15 @@ def test_a_run_can_be_moved_away_from_its_problems(tmp_path):
 
 def test_gsm8k_goes_through_everything(trained, tmp_path):
   workdir, file = tmp_path / "gsm8k", "experiments/configs/gsm8k.py"
+  rows, long = tmp_path / "rows.jsonl", {"question": "x" * 1024, "answer": "#### 1"}
+  whole = (ROOT / "tests" / "data" / "gsm8k" / "train.jsonl").read_text()
+  rows.write_text(f"{whole}{{}}\n{json.dumps(long)}\n")  # a bad row, and a long prompt
   done = call(
     "train",
     f"--config={file}",
+    f"--config.task.train_path={rows}",
+    "--config.task.max_bad_rows=1",
+    "--config.data.overlong_prompts=drop",
     f"--workdir={workdir}",
     "--config.eval_problems=4",
     "--config.sampling.prompts=2",
@@ -198,7 +219,10 @@ def test_gsm8k_goes_through_everything(trained, tmp_path):
     "--config.model.num_layers=1",
   )
   assert done.returncode == 0, done.stderr[-3000:]
-  _, row = read_lines(workdir / "metrics.jsonl")
+  assert f"bad rows that were skipped, 1:\n  {rows}:26: field 'question' is" in done.stdout
+  assert "problems left out, whose prompts are over the limit: 1\n" in done.stdout
+  before, row = read_lines(workdir / "metrics.jsonl")
+  assert (before["data/train"], before["data/dropped_prompts"]) == (25, 1)
   assert row["step"] == 1 and row["reward/mean"] == 0 and np.isfinite(row["loss"])
   page = (workdir / "report" / "index.html").read_text()
   first = read_lines(workdir / "samples.jsonl")[0]

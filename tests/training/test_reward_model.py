@@ -14,12 +14,13 @@ from pgax.models import Critic, hf, sequence_scores
 from pgax.models.heads import headless
 from pgax.models.partitioning import init_params
 from pgax.rewards.pool import InProcess
-from pgax.training import RewardModelConfig, UserError
+from pgax.training import RewardModelConfig, SamplingConfig, UserError
 from pgax.training.collect import Collector
 from pgax.training.mesh import make_mesh
 from pgax.training.preflight import check_run
 from pgax.training.reward_model import RewardModel, combined, model_rewards
-from pgax.training.rollout import Sampler, Scores
+from pgax.training.rollout import Scores
+from pgax.training.sampler import make_sampler
 from pgax.types import Example
 from tests import tiny
 
@@ -108,7 +109,9 @@ def test_collected_with_the_functions(preset):
   collector = Collector(
     config,
     # Many tokens end a text, so that some texts end.
-    Sampler(tiny.MODEL, tokenizer, make_mesh(), 16, eos_ids=tuple(range(2, 12))),
+    make_sampler(
+      SamplingConfig(max_tokens=16), tiny.MODEL, tokenizer, make_mesh(), range(2, 12)
+    ),
     InProcess(tiny.any_reward),
     lambda: batch,
     RewardModel(setting, SCORER, PARAMS),

@@ -1,0 +1,30 @@
+"""GRPO (arXiv 2402.03300) on countdown: reach a number with two operands, by trying.
+
+The pupil that the warm start imitates tries expressions such as `9*4=36 no`, and often
+gives up before one is right. The reward knows the answer only. It teaches to go on, and to
+try first what is promising.
+
+Command:
+  python -m experiments.train --config=experiments/configs/countdown.py --workdir=runs/countdown
+Time: 60 steps at 1.1 s of CPU each on two server cores, after a warm start of a minute and a half; 2 to 3 minutes in all.
+Expect: accuracy of 16.8 and 19.9 % after the warm start, and 78.1 and 77.0 % after 60 steps (seeds 0, 1). It goes up and down between 63 and 81 % in the second half: the 256 held-out problems are 37 different ones.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configuration import entry, run_config
+from pgax import algorithms
+from pgax.data import countdown
+from pgax.rewards import Countdown
+
+
+def get_config() -> ConfigDict:
+  """The config, as absl's `--config` wants it."""
+  task = entry(countdown, operands=2, largest=12, patience=0.4, tries=4)
+  algorithm = entry(algorithms.grpo, epochs=2, minibatches=2)
+  config = run_config("countdown", task, entry(Countdown), algorithm)
+  config.sampling.max_prompt_tokens = 14
+  config.sampling.max_tokens = 60
+  config.warm_start.steps = config.warm_start.optimizer.decay_steps = 2000
+  config.steps, config.eval_every = 60, 5
+  return config

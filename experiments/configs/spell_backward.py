@@ -1,0 +1,33 @@
+"""GRPO (arXiv 2402.03300) on a task of reasoning-gym (arXiv 2505.24760): spell backward.
+
+Words of three and four letters, scored by the task's own verifier, which gives a part of
+the reward for every letter in its place. The accuracy counts whole words. Needs the extra
+`reasoning_gym`; any other of its tasks is chosen by `name` and `settings`.
+
+Command:
+  python -m experiments.train --config=experiments/configs/spell_backward.py --workdir=runs/spell_backward
+Time: 200 steps at 0.34 s of CPU each on two server cores, after a short warm start; 70 s in all.
+Expect: accuracy of 69.5 % after the warm start and 76.6 % after 200 steps (seed 0), 13.7 % and 35.9 % (seed 1): the warm start ends where letters begin to be copied, and where in that it ends is a matter of the seed.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configuration import entry, run_config
+from pgax import algorithms
+from pgax.data import reasoning_gym
+from pgax.rewards import ReasoningGym
+
+
+def get_config() -> ConfigDict:
+  """The config, as absl's `--config` wants it."""
+  settings = {"min_word_len": 3, "max_word_len": 4}
+  task = entry(reasoning_gym, name="spell_backward", settings=settings)
+  algorithm = entry(algorithms.grpo, epochs=2, minibatches=2)
+  config = run_config("spell_backward", task, entry(ReasoningGym), algorithm)
+  config.optimizer.learning_rate = 1e-3
+  config.sampling.prompts = 64
+  config.sampling.max_prompt_tokens = 56
+  config.sampling.max_tokens = 6
+  config.warm_start.steps = config.warm_start.optimizer.decay_steps = 400
+  config.steps, config.eval_every = 200, 10
+  return config

@@ -1,0 +1,33 @@
+"""Prompts around a question, for models that read English."""
+
+_SLOT = "{prompt}"
+
+# Of Stanford's CS336 (2025), assignment 5, after DeepSeek-R1, arXiv 2501.12948, table 1.
+R1_ZERO = """\
+A conversation between User and Assistant. The User asks a question, and the Assistant \
+solves it. The Assistant first thinks about the reasoning process in the mind and then \
+provides the User with the answer. The reasoning process is enclosed within <think> \
+</think> and answer is enclosed within <answer> </answer> tags, respectively, i.e., \
+<think> reasoning process here </think> <answer> answer here </answer>.
+User: {prompt}
+Assistant: <think>"""
+
+
+def fill(template: str, prompt: str) -> str:
+  """Puts a question in its place; other braces are text.
+
+  Args:
+    template: has `{prompt}` once.
+    prompt: the question.
+
+  Returns:
+    The whole prompt.
+
+  Raises:
+    ValueError: if the template has no such place, or several.
+  """
+  if template.count(_SLOT) != 1:
+    raise ValueError(
+      f"template is {template!r}; it must have {_SLOT!r} once, where the question stands"
+    )
+  return template.replace(_SLOT, prompt)

@@ -1,0 +1,107 @@
+"""Countdown: problems that can be solved, a split that can't leak, the pupil's habit."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+
+from pgax.data import countdown
+from pgax.data.countdown import is_held_out
+from pgax.rewards import Countdown
+from pgax.rewards.expressions import parse_expression
+
+REWARD = Countdown()
+
+
+def some(examples, count=150):
+  return [examples[i] for i in range(count)]
+
+
+def scores(examples, name="reward"):
+  told = [REWARD("", x.solution, x.ground_truth, x.metadata) for x in examples]
+  return np.array([x[name] for x in told])
+
+
+def test_problems_are_what_they_say():
+  task = countdown(operands=3, largest=9)
+  for example in some(task.train) + some(task.held_out):
+    numbers, target = example.metadata["numbers"], example.metadata["target"]
+    assert example.prompt == f"{' '.join(map(str, numbers))} = {target}\n"
+    assert example.ground_truth == str(target) and target > 0
+    assert len(numbers) == 3 and all(1 <= x <= 9 for x in numbers)
+    candidates = (
+      f"{a}{p}{b}{q}{c}"
+      for a, b, c in itertools.permutations(numbers)
+      for p, q in itertools.product("+-*", repeat=2)
+    )
+    assert any(parse_expression(text).value == target for text in candidates)
+
+
+def test_split_does_not_leak_and_does_not_depend_on_order():
+  task = countdown(operands=2, largest=9)
+
+  def keys(examples):
+    some_of_them = some(examples, 600)
+    return {(*sorted(x.metadata["numbers"]), x.metadata["target"]) for x in some_of_them}
+
+  train, held_out = keys(task.train), keys(task.held_out)
+  assert train and held_out and not train & held_out
+  assert is_held_out((3, 5), 8) == is_held_out((5, 3), 8)
+  every = [is_held_out((a, b), c) for a in range(20) for b in range(a) for c in range(20)]
+  assert 0.08 < np.mean(every) < 0.12
+
+
+def test_a_patient_pupil_is_right_as_far_as_the_tries_reach():
+  patient = countdown(operands=2, largest=9, patience=1.0, tries=100)
+  assert scores(some(patient.train)).all()
+  settings = {"operands": 3, "largest": 9, "patience": 0.5, "tries": 4}
+  hasty = some(countdown(**settings).train)
+  assert 0.1 < scores(hasty).mean() < 0.5
+  assert scores(hasty, "format").all()
+  tries = [x.solution.count("=") for x in hasty]
+  assert max(tries) == 4 and 1 < np.mean(tries) < 2.5
+
+
+def test_every_step_of_a_search_is_right_but_the_answer_may_be_wrong():
+  for example in some(countdown(operands=4, largest=50, patience=0.9).train, 50):
+    steps, _, answer = example.solution.partition(" #### ")
+    seen = set()
+    for step, told in zip(*[iter(steps.split())] * 2, strict=True):
+      text, _, value = step.rpartition("=")
+      assert parse_expression(text).value == int(value) and value not in seen
+      assert told == ("yes" if value == example.ground_truth else "no")
+      seen.add(value)
+    assert text == answer
+
+
+def test_problems_are_a_function_of_the_seed():
+  one, same, other = (countdown(seed=seed, patience=0.5) for seed in (1, 1, 2))
+  assert some(one.train) == some(same.train) == some(pickle.loads(pickle.dumps(one)).train)
+  assert some(one.train) != some(other.train)
+  assert one.train[7] == one.train[7]
+  assert countdown(template="Reach: {prompt}").train[0].prompt.startswith("Reach: ")
+  with pytest.raises(IndexError):
+    countdown(train_size=3).train[3]
+
+
+@pytest.mark.parametrize(
+  ("settings", "told"),
+  [
+    ({"operands": 1}, "operands is 1; it must be in .2, 4."),
+    ({"operands": 5}, "operands is 5"),
+    ({"largest": 1}, "largest is 1"),
+    ({"patience": 1.5}, "patience is 1.5"),
+    ({"patience": float("nan")}, "patience is nan"),
+    ({"tries": 0}, "tries is 0"),
+    ({"train_size": 0}, "train_size is 0"),
+    ({"held_out_size": 0}, "held_out_size is 0"),
+    ({"seed": -1}, "seed is -1"),
+    ({"operators": ""}, "operators is ''"),
+    ({"operators": "+/"}, "operators is '.*'; allowed are some of"),
+    ({"template": ""}, "template is ''"),
+  ],
+)
+def test_bad_arguments(settings, told):
+  with pytest.raises(ValueError, match=told):
+    countdown(**settings)

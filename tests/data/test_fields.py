@@ -1,0 +1,65 @@
+"""A row to a problem: by the names of its fields, and what makes it none."""
+
+import numpy as np
+import pytest
+
+from pgax.data import Fields
+from pgax.types import Example
+
+ROW = {
+  "text": "Two and two?",
+  "said": "It is 4.\n#### 4 \nreally",
+  "number": np.int64(4),
+  "deep": {"inner": [np.float32(0.5), b"x"], "array": np.arange(2)},
+  "bytes": b"caf\xc3\xa9",
+}
+
+
+def test_all_fields():
+  fields = Fields("text", "said", "said", ["deep", "number"], "<{prompt}>", "####")
+  assert fields(ROW) == Example("<Two and two?>", "4", ROW["said"], fields(ROW).metadata)
+  told = fields(ROW).metadata
+  assert told == {"deep": {"inner": [0.5, "x"], "array": [0, 1]}, "number": 4}
+  assert type(told["number"]) is int
+
+
+def test_texts_and_numbers():
+  assert Fields("bytes", "number")(ROW) == Example("café", "4")
+  assert Fields("text")(ROW) == Example("Two and two?", "")
+  assert Fields("text", "deep.inner")({"text": "a", "deep.inner": "b"}).ground_truth == "b"
+
+
+@pytest.mark.parametrize(
+  ("fields", "told"),
+  [
+    (Fields("none"), "field 'none' is missing; there are bytes, deep, number"),
+    (Fields("deep.none"), "field 'none' is missing; there are array, inner"),
+    (Fields("number"), "field 'number' is 4; it must be text"),
+    (Fields("text", "deep"), "field 'deep' is {.*; it must be text"),
+    (Fields("text", "text", marker="####"), "'text' has nothing after the marker"),
+    (Fields("text", solution="none"), "field 'none' is missing"),
+    (Fields("text", metadata=("none",)), "field 'none' is missing"),
+  ],
+)
+def test_what_makes_no_problem(fields, told):
+  with pytest.raises(ValueError, match=told):
+    fields(ROW)
+
+
+@pytest.mark.parametrize(
+  ("settings", "told"),
+  [
+    ({"prompt": ""}, "prompt is ''"),
+    ({"prompt": "a", "template": "b"}, "template is 'b'"),
+    ({"prompt": "a", "marker": "#"}, "marker is '#', and ground_truth names no field"),
+  ],
+)
+def test_bad_settings(settings, told):
+  with pytest.raises(ValueError, match=told):
+    Fields(**settings)
+
+
+@pytest.mark.parametrize("value", [True, None, [1], float("inf")])
+def test_a_ground_truth_is_text_or_a_number(value):
+  with pytest.raises(ValueError, match="field 'a' is"):
+    Fields("q", "a")({"q": "x", "a": value})
