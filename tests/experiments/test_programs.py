@@ -244,7 +244,7 @@ def test_gsm8k_goes_through_everything(trained, tmp_path):
   [
     (
       ["--config.sampling.temperatur=1"],
-      "config.sampling has no key 'temperatur'; allowed are group, max",
+      "config.sampling has no key 'temperatur'; allowed are forbidden, group",
     ),
     (
       ["--config.algorithm.beta=1"],
