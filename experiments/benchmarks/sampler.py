@@ -77,7 +77,7 @@ def _speed(params: PyTree) -> list[tuple[str, ...]]:
 
   print(
     f"machine: {machine.flops / 1e9:.0f} GFLOP/s in a float32 matrix product, "
-    f"{machine.bandwidth / 1e9:.1f} GB/s of copying"
+    f"{machine.bandwidth / 1e9:.1f} GB/s of memory"
   )
   rows = [("", "tokens/s", "of matmul rate", "of bandwidth")]
   rows.append(row("prefill", prompt_count, times["prefill"].wall, prompt_flops, 0))
