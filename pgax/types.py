@@ -32,8 +32,8 @@ class Rollout:
       `softmax(logits / temperature)`; 0 on padding.
     sample_logp: `[N, G, T]` float32, log-probability (nats) under the distribution that
       was really sampled from; 0 on padding, and everywhere when decoding greedily.
-    finished: `[N, G]` bool, true where a completion ended by EOS and not by the length
-      limit.
+    finished: `[N, G]` bool, true where a completion ended by EOS or a stop sequence, and
+      not by the length limit.
   """
 
   prompt_tokens: Array

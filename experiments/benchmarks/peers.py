@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from experiments.benchmarks.workload import CONFIG, GROUP, NEW_TOKENS
 from pgax.models import hf
+from pgax.training import OptimizerConfig
 from pgax.types import Array, PyTree
 
 
@@ -58,13 +59,15 @@ def make_update(
   rewards: np.ndarray,
   *,
   prompt_tokens: int,
-  learning_rate: float,
+  optimizer: OptimizerConfig,
+  kl_coef: float,
   microbatches: int,
 ) -> Callable[[], float]:
   """A GRPO update as trainers in torch make it: whole sequences, one after the other.
 
   It computes what pgax's step does: log-probabilities of the policy before the update and
-  of the reference, group advantages, the clipped surrogate, its gradient, AdamW.
+  of the reference, group advantages, the clipped surrogate, the KL penalty, the gradient,
+  AdamW.
 
   Args:
     model: the policy, trained in place.
@@ -72,7 +75,8 @@ def make_update(
     mask: `[N * G, T]` bool.
     rewards: `[N, G]` float32.
     prompt_tokens: `P`.
-    learning_rate: of AdamW.
+    optimizer: settings of AdamW and of the clip by norm, without warm-up.
+    kl_coef: of the penalty on k3 in the loss.
     microbatches: parts that the gradient is summed up from.
 
   Returns:
@@ -83,7 +87,12 @@ def make_update(
   reference = {name: x.detach().clone() for name, x in model.state_dict().items()}
   frozen = AutoModelForCausalLM.from_config(model.config).eval()
   frozen.load_state_dict(reference)
-  optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.0)
+  adamw = torch.optim.AdamW(
+    model.parameters(),
+    lr=optimizer.learning_rate,
+    betas=(optimizer.b1, optimizer.b2),
+    weight_decay=optimizer.weight_decay,
+  )
   length = ids.shape[1] - prompt_tokens
 
   def logp(network: torch.nn.Module, rows: torch.Tensor) -> torch.Tensor:
@@ -102,16 +111,18 @@ def make_update(
       -1, 1
     )
     weights = real / (real.sum(-1, keepdim=True) * len(ids))
-    parts = [x.chunk(microbatches) for x in (ids, old, advantages, weights)]
-    for rows, before, advantage, weight in zip(*parts, strict=True):
-      ratio = torch.exp(logp(model, rows) - before)
+    parts = [x.chunk(microbatches) for x in (ids, old, anchor, advantages, weights)]
+    for rows, before, at_start, advantage, weight in zip(*parts, strict=True):
+      now = logp(model, rows)
+      ratio = torch.exp(now - before)
       clipped = torch.clamp(ratio, 0.8, 1.2)
       per_token = -torch.minimum(ratio * advantage, clipped * advantage)
-      (per_token * weight).sum().backward()
-    del anchor  # a metric only, without a penalty
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    optimizer.zero_grad()
+      away = at_start - now
+      penalty = torch.exp(away) - away - 1
+      ((per_token + kl_coef * penalty) * weight).sum().backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), optimizer.clip_norm)
+    adamw.step()
+    adamw.zero_grad()
     return float(norm)
 
   return call

@@ -88,6 +88,11 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
 
 
+def batch_shards(mesh: Mesh) -> int:
+  """Number of parts that `batch_sharding` cuts the prompts into."""
+  return mesh.shape["data"] * mesh.shape["fsdp"]
+
+
 def replicated(mesh: Mesh) -> NamedSharding:
   """The same on every device."""
   return NamedSharding(mesh, PartitionSpec())

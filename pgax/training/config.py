@@ -123,8 +123,9 @@ class SamplingConfig:
     logit_bias: pairs of a token id and what is added to its logit.
     forbidden: ids of tokens never to be drawn.
     slots: number of completions decoded at a time, each followed by the next one waiting as
-      soon as it ends; 0 for all at a time. It must be a multiple of the number of devices.
-      Fewer slots take less memory, and less time where lengths differ much.
+      soon as it ends; 0 for all at a time. It must be a multiple of the number of devices
+      that prompts are spread over. Fewer slots take less memory, and less time where
+      lengths differ much.
   """
 
   prompts: int = 32

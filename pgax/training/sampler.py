@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import token_bytes
 from pgax.models.decoder import Decoder
-from pgax.models.partitioning import batch_sharding
+from pgax.models.partitioning import batch_sharding, batch_shards
 from pgax.sampling import Options, logit_bias, sample, stop_table
 from pgax.training.config import SamplingConfig
 from pgax.training.errors import UserError
@@ -60,7 +60,7 @@ class Sampler:
       group=group,
       max_tokens=self.max_tokens,
       slots=self.slots if few else 0,
-      lanes=self.mesh.size,
+      lanes=batch_shards(self.mesh),
     )
     # The compiler may have laid it out otherwise; the train step expects it spread.
     return jax.device_put(rollout, spread)
@@ -88,9 +88,10 @@ def make_sampler(
   Raises:
     UserError: if the configuration does not fit the vocabulary or the mesh.
   """
-  if config.slots % mesh.size:
+  if config.slots % batch_shards(mesh):
     raise UserError(
-      f"sampling.slots is {config.slots}; it must be a multiple of the {mesh.size} devices"
+      f"sampling.slots is {config.slots}; it must be a multiple of the "
+      f"{batch_shards(mesh)} devices that prompts are spread over"
     )
   vocab_size = model.config.vocab_size
   try:

@@ -43,7 +43,8 @@ def main(fsdp: int, model: int, rank: int) -> None:
   policy = lora.apply(adapters, state.base, state.params)
   sampler = tiny.sampler(mesh, max_tokens=6)
   drawn = sampler(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
-  queued = tiny.sampler(mesh, max_tokens=6, slots=16)
+  # One slot for each part of the batch: no multiple of all devices where the model is cut.
+  queued = tiny.sampler(mesh, max_tokens=6, slots=mesh.size // model)
   queued = queued(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(5)]  # no multiple of devices
   collate = CollatePrompts(sampler.tokenizer, max_prompt_tokens=5)
