@@ -88,14 +88,14 @@ def compare(
     UserError: if a run would be refused, before the first one.
   """
   # As it is written down in every run: the same however the folder is given.
-  warm = workdir.resolve() / "warm_start"
+  warm = workdir.resolve() / "supervised"
   start = read_config("grpo")
   start.steps = 0
   configs = {}
   for name, chosen in seeds.items():
     for seed in chosen:
       config = read_config(name)
-      config.policy_from, config.warm_start.steps = str(warm), 0
+      config.policy_from, config.supervised.steps = str(warm), 0
       config.seed, config.eval_every = seed, 1
       config.steps = config.steps if steps is None else steps
       configs[name, seed] = config

@@ -17,7 +17,7 @@ from pgax.training import (
   OptimizerConfig,
   RunConfig,
   SamplingConfig,
-  WarmStartConfig,
+  SupervisedConfig,
 )
 from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
@@ -114,7 +114,7 @@ def run_config(**changes) -> RunConfig:
     "model": CONFIG,
     "sampling": SamplingConfig(prompts=4, group=4, max_prompt_tokens=5, max_tokens=16),
     "optimizer": OptimizerConfig(warmup_steps=2),
-    "warm_start": WarmStartConfig(
+    "supervised": SupervisedConfig(
       steps=6,
       batch_size=4,
       optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=2, decay_steps=6),

@@ -25,6 +25,6 @@ def get_config() -> ConfigDict:
   config = run_config("countdown", task, entry(Countdown), algorithm)
   config.sampling.max_prompt_tokens = 14
   config.sampling.max_tokens = 60
-  config.warm_start.steps = config.warm_start.optimizer.decay_steps = 2000
+  config.supervised.steps = config.supervised.optimizer.decay_steps = 2000
   config.steps, config.eval_every = 60, 5
   return config

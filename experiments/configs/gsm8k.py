@@ -28,10 +28,10 @@ def get_config() -> ConfigDict:
   )
   config = run_config("gsm8k", task, final_answer, entry(algorithms.grpo))
   config.steps = 1
-  config.warm_start.steps = 2
-  config.warm_start.batch_size = 2
-  config.warm_start.optimizer.warmup_steps = 1
-  config.warm_start.optimizer.decay_steps = 0
+  config.supervised.steps = 2
+  config.supervised.batch_size = 2
+  config.supervised.optimizer.warmup_steps = 1
+  config.supervised.optimizer.decay_steps = 0
   config.sampling.prompts = 4
   config.sampling.group = 2
   config.sampling.max_prompt_tokens = 1024

@@ -34,7 +34,7 @@ def get_config() -> ConfigDict:
   # On policy a clip never acts; there is no reference, and the deviation is the sample's.
   algorithm = entry(algorithms.grpo, kl_coef=0.0, ddof=1)
   config = run_config("gsm8k_r1_zero", task, entry(R1Zero), algorithm)
-  config.warm_start.steps = 0
+  config.supervised.steps = 0
   config.optimizer.learning_rate = 1e-5
   config.optimizer.warmup_steps = 0
   config.optimizer.b1, config.optimizer.b2 = 0.9, 0.95

@@ -28,6 +28,6 @@ def get_config() -> ConfigDict:
   config.sampling.prompts = 64
   config.sampling.max_prompt_tokens = 56
   config.sampling.max_tokens = 6
-  config.warm_start.steps = config.warm_start.optimizer.decay_steps = 400
+  config.supervised.steps = config.supervised.optimizer.decay_steps = 400
   config.steps, config.eval_every = 200, 10
   return config

@@ -11,7 +11,7 @@ from pgax.training.config import (
   RunConfig,
   SamplingConfig,
   ScoringConfig,
-  WarmStartConfig,
+  SupervisedConfig,
 )
 from pgax.training.errors import UserError
 from pgax.training.loop import Result, train
@@ -31,9 +31,9 @@ __all__ = [
   "RunConfig",
   "SamplingConfig",
   "ScoringConfig",
+  "SupervisedConfig",
   "TrainState",
   "UserError",
-  "WarmStartConfig",
   "enable_compilation_cache",
   "train",
   "train_on_preferences",

@@ -55,7 +55,7 @@ class OptimizerConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class WarmStartConfig:
+class SupervisedConfig:
   """Supervised training on worked solutions, before any reward.
 
   Attributes:
@@ -75,8 +75,8 @@ class WarmStartConfig:
     _at_least(self, 1, "batch_size")
     if 0 < self.optimizer.decay_steps < self.steps:
       raise ValueError(
-        f"warm_start.optimizer.decay_steps is {self.optimizer.decay_steps} and "
-        f"warm_start.steps is {self.steps}; the steps after the decay would learn nothing. "
+        f"supervised.optimizer.decay_steps is {self.optimizer.decay_steps} and "
+        f"supervised.steps is {self.steps}; the steps after the decay would learn nothing. "
         "Raise decay_steps to steps, or set it to 0 for no decay"
       )
 
@@ -302,7 +302,7 @@ class RunConfig:
       from and whose shape `model` is; empty for fresh weights.
     policy_from: folder of another run whose policy this one starts from; empty for fresh
       weights. A warm start, if there is one, goes on from there.
-    warm_start: supervised training before it.
+    supervised: training on worked solutions, before any reward.
     mesh: layout of the devices.
     seed: of everything random.
     steps: number of policy-gradient steps, those in which the critic alone learns included.
@@ -334,7 +334,7 @@ class RunConfig:
   lora: LoraConfig = LoraConfig()
   model_path: str = ""
   policy_from: str = ""
-  warm_start: WarmStartConfig = WarmStartConfig()
+  supervised: SupervisedConfig = SupervisedConfig()
   mesh: MeshConfig = MeshConfig()
   seed: int = 0
   steps: int = 100

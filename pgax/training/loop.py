@@ -75,7 +75,7 @@ def train(
 
 def _train(run: Run, workdir: Path, counts: Mapping[str, int], progress: bool) -> Result:
   config = run.config
-  state, warm = run.start(), config.warm_start.steps
+  state, warm = run.start(), config.supervised.steps
   done = int(state.step)
   if done - warm > config.steps:
     raise UserError(
@@ -89,7 +89,7 @@ def _train(run: Run, workdir: Path, counts: Mapping[str, int], progress: bool) -
   try:
     with Interrupt() as interrupt:
       if done < warm:
-        state = _warm_start(run, state, interrupt, progress)
+        state = _supervise(run, state, interrupt, progress)
       if int(state.step) >= warm and not interrupt.requested:
         begun, state = True, _reinforce(run, state, log, counts, interrupt, progress)
       log.flush()
@@ -101,14 +101,14 @@ def _train(run: Run, workdir: Path, counts: Mapping[str, int], progress: bool) -
   return Result(state, step, begun and step >= config.steps)
 
 
-def _warm_start(
+def _supervise(
   run: Run, state: TrainState, interrupt: Interrupt, progress: bool
 ) -> TrainState:
-  total, done = run.config.warm_start.steps, int(state.step)
+  total, done = run.config.supervised.steps, int(state.step)
   every = run.config.checkpoint_every * _WARM_STEPS_PER_STEP
   with tqdm(total=total, initial=done, disable=not progress, desc="warm start") as bar:
     while done < total and not interrupt.requested:
-      state, metrics = run.imitate(state)
+      state, metrics = run.supervise(state)
       done += 1
       if done % every == 0 or done == total:
         run.save(state)
@@ -126,7 +126,7 @@ def _reinforce(
   progress: bool,
 ) -> TrainState:
   config = run.config
-  total, step = config.steps, int(state.step) - config.warm_start.steps
+  total, step = config.steps, int(state.step) - config.supervised.steps
   shown = {}
   if step == 0:
     found = run.evaluate(state)

@@ -65,7 +65,7 @@ def load_policy(config: RunConfig, workdir: Path) -> Policy:
   tokenizer = load_tokenizer(workdir / "tokenizer")
   return Policy(
     params=params,
-    step=step - config.warm_start.steps,
+    step=step - config.supervised.steps,
     tokenizer=tokenizer,
     model=model,
     mesh=mesh,

@@ -98,10 +98,10 @@ def _check_devices(config: RunConfig, mesh: Mesh) -> None:
       f"minibatches * microbatches * devices = {config.algorithm.minibatches} * "
       f"{config.microbatches} * {devices}"
     )
-  warm = config.warm_start
+  warm = config.supervised
   if warm.steps and warm.batch_size % devices:
     raise ValueError(
-      f"warm_start.batch_size is {warm.batch_size}; it must be a multiple of the {devices} "
+      f"supervised.batch_size is {warm.batch_size}; it must be a multiple of the {devices} "
       "devices that a batch is spread over"
     )
 
@@ -244,7 +244,7 @@ def _check_sources(config: RunConfig, mesh: Mesh, done: int | None) -> None:
   folders = {}
   if done is None and config.policy_from:
     folders["policy_from"] = config.policy_from
-  to_start = done is None or done < config.warm_start.steps
+  to_start = done is None or done < config.supervised.steps
   critic_from = config.critic.start
   if to_start and config.algorithm.critic and critic_from not in ("policy", "fresh"):
     folders["critic.start"] = critic_from
@@ -282,7 +282,7 @@ def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> 
   for examples in (config.task.train, config.task.held_out):
     for index in _checked(examples):
       check(demonstrations.prompts.ids(examples[index]))
-  if config.warm_start.steps:
+  if config.supervised.steps:
     for index in _checked(config.task.train):
       check(demonstrations.ids(config.task.train[index]))
 

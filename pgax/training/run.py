@@ -22,7 +22,6 @@ from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.evaluation import Evaluation, evaluate
 from pgax.training.health import check_finite, check_sampler
-from pgax.training.imitation import make_imitation_step
 from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import end_ids, load_params
@@ -42,6 +41,7 @@ from pgax.training.state import (
   step_keys,
 )
 from pgax.training.step import make_train_step
+from pgax.training.supervised import make_supervised_step
 from pgax.types import PyTree
 
 
@@ -73,7 +73,7 @@ class Run:
     )
     # Both learners' optimizers are of one kind: the state has one layout in both stages.
     critic_optimizer = make_optimizer(config.critic.optimizer)
-    self.learner, self.warm_learner = (
+    self.learner, self.supervised_learner = (
       Learner(
         self.model,
         config.algorithm,
@@ -81,12 +81,12 @@ class Run:
         critic_optimizer,
         config.lora,
       )
-      for optimizer in (config.optimizer, config.warm_start.optimizer)
+      for optimizer in (config.optimizer, config.supervised.optimizer)
     )
     self.abstract = abstract_state(self.learner, self.mesh)
     self.shardings = shardings_of(self.abstract)
-    self.imitation_step = make_imitation_step(
-      self.warm_learner, chunk=config.logit_chunk, shardings=self.shardings
+    self.supervised_step = make_supervised_step(
+      self.supervised_learner, chunk=config.logit_chunk, shardings=self.shardings
     )
     make_step = functools.partial(
       make_train_step,
@@ -100,10 +100,10 @@ class Run:
     self.pretraining = critic.pretraining if critic else 0
     self.train_step = make_step()
     self.value_step = make_step(learn_policy=False) if self.pretraining else None
-    train, warm = config.task.train, config.warm_start
+    train, warm = config.task.train, config.supervised
     # Each stage has its own data iterator, and its own shuffle.
     self.iterators = {
-      "warm_start": batches(train, demonstrations, warm.batch_size, 2 * config.seed),
+      "supervised": batches(train, demonstrations, warm.batch_size, 2 * config.seed),
       "reinforce": batches(train, self.collate, sampling.prompts, 2 * config.seed + 1),
     }
     self.problems = fingerprint(train)
@@ -126,7 +126,7 @@ class Run:
         iterator.set_state(positions[name])
       return state
     config = self.config
-    state = init_state(self.warm_learner, self.mesh, config.seed)
+    state = init_state(self.supervised_learner, self.mesh, config.seed)
     if config.model_path:
       places = param_shardings(self.model, self.mesh)
       params = hf.load_params(Path(config.model_path), config.model, places)
@@ -134,7 +134,7 @@ class Run:
     if config.policy_from:
       params, _ = load_params(self.model, self.mesh, Path(config.policy_from))
       state = start_from(state, self.learner, params)
-    return state if config.warm_start.steps else self._begin(state)
+    return state if config.supervised.steps else self._begin(state)
 
   def policy(self, state: TrainState) -> PyTree:
     """Parameters of the decoder, adapters merged."""
@@ -170,16 +170,16 @@ class Run:
     except ValueError as error:  # a problem over the limit, among too many to check before
       raise UserError(str(error)) from error
 
-  def imitate(self, state: TrainState) -> tuple[TrainState, dict[str, float]]:
+  def supervise(self, state: TrainState) -> tuple[TrainState, dict[str, float]]:
     """One step of the warm start; the last one makes the policy its own reference."""
-    batch = self._next("warm_start")
+    batch = self._next("supervised")
     arrays = (batch.prompts.tokens, batch.prompts.mask, batch.tokens, batch.mask)
     arrays = jax.device_put(arrays, batch_sharding(self.mesh))
-    state, told = self.imitation_step(state, *arrays)
+    state, told = self.supervised_step(state, *arrays)
     metrics = {name: float(value) for name, value in told.items()}
     step = int(state.step)
     check_finite(step, metrics)
-    if step == self.config.warm_start.steps:
+    if step == self.config.supervised.steps:
       state = self._begin(state)
     return state, metrics
 
@@ -188,7 +188,7 @@ class Run:
   ) -> tuple[TrainState, dict[str, float]]:
     """One step of reinforcement; `log` is given some completions, if it is given."""
     begun = time.process_time()
-    step = int(state.step) - self.config.warm_start.steps  # done so far
+    step = int(state.step) - self.config.supervised.steps  # done so far
     key, _ = step_keys(state.key, state.step)
     experience, feedback, metrics = self.collector(self.policy(state), key)
     watch = Stopwatch()

@@ -13,7 +13,7 @@ def small(name):
   config = read_preset_config(name)
   config.task.digits, config.steps = 1, 3
   config.eval_problems = 6
-  model, sampling, warm = config.model, config.sampling, config.warm_start
+  model, sampling, warm = config.model, config.sampling, config.supervised
   model.embed_dim, model.num_layers, model.mlp_dim = 32, 2, 48
   model.num_heads, model.num_kv_heads, model.head_dim = 4, 2, 8
   sampling.prompts, sampling.group = 4, 4
@@ -23,7 +23,7 @@ def small(name):
 
 
 def test_runs_share_their_warm_start_and_go_on(tmp_path, monkeypatch):
-  steps, imitate, reinforce = [], Run.imitate, Run.reinforce
+  steps, supervise, reinforce = [], Run.supervise, Run.reinforce
 
   def dies(self, *args):
     steps.append(self.config.seed)
@@ -32,7 +32,7 @@ def test_runs_share_their_warm_start_and_go_on(tmp_path, monkeypatch):
     return reinforce(self, *args)
 
   warm = []
-  monkeypatch.setattr(Run, "imitate", lambda *a: (warm.append(1), imitate(*a))[1])
+  monkeypatch.setattr(Run, "supervise", lambda *a: (warm.append(1), supervise(*a))[1])
   monkeypatch.setattr(Run, "reinforce", dies)
   with pytest.raises(MemoryError):
     compare(tmp_path, {"grpo": [0, 1]}, read_config=small)

@@ -108,11 +108,11 @@ def test_arguments_reach_the_function():
   assert freeze(config(clip_high=0.28)).algorithm == algorithms.grpo(clip_high=0.28)
   changed = config()
   changed.algorithm.epochs = 3
-  changed.warm_start.optimizer.learning_rate = 0.5
+  changed.supervised.optimizer.learning_rate = 0.5
   changed.sampling.group = 2
   frozen = freeze(changed)
   assert frozen.algorithm.epochs == 3 and frozen.sampling.group == 2
-  assert frozen.warm_start.optimizer.learning_rate == 0.5
+  assert frozen.supervised.optimizer.learning_rate == 0.5
 
 
 def test_an_argument_without_a_value_keeps_its_type():

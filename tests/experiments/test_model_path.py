@@ -45,7 +45,7 @@ def config(path):
   task = entry(addition, digits=1)
   config = run_config("hf", task, any_reward, entry(algorithms.grpo))
   config.model.path = str(path)
-  config.warm_start.steps, config.steps, config.eval_problems = 0, 2, 4
+  config.supervised.steps, config.steps, config.eval_problems = 0, 2, 4
   config.sampling.prompts, config.sampling.group = 4, 4
   config.sampling.max_prompt_tokens, config.sampling.max_tokens = 5, 8
   return config
@@ -92,7 +92,7 @@ def test_r1_zero_has_the_values_of_cs336():
   assert (o.clip_norm, o.warmup_steps, o.decay_steps) == (1.0, 0, 0)
   assert (s.temperature, s.max_tokens) == (1.0, 1024) and run.eval_problems >= 1024
   assert (run.algorithm.epochs, run.algorithm.minibatches) == (1, 1)
-  assert run.microbatches == s.prompts and run.warm_start.steps == 0
+  assert run.microbatches == s.prompts and run.supervised.steps == 0
   prompt = run.task.train[0].prompt
   assert prompt.startswith("A conversation between User and Assistant. The User asks a")
   assert "\nUser: Natalia sold clips" in prompt and prompt.endswith("\nAssistant: <think>")

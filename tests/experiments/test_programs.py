@@ -28,9 +28,9 @@ SMALL = [
   "--config.model.embed_dim=32",
   "--config.model.head_dim=8",
   "--config.model.mlp_dim=48",
-  "--config.warm_start.steps=300",
-  "--config.warm_start.batch_size=16",
-  "--config.warm_start.optimizer.decay_steps=300",
+  "--config.supervised.steps=300",
+  "--config.supervised.batch_size=16",
+  "--config.supervised.optimizer.decay_steps=300",
   "--config.steps=30",
   "--config.eval_problems=8",
   "--config.checkpoint_every=4",
@@ -73,7 +73,7 @@ def test_a_reward_model_is_trained_exported_and_used(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     assert re.search(r"accuracy on held-out pairs: [\d.]+%", done.stdout)
   model = f"--config.reward_model.path={tmp_path / 'pairs' / 'export'}"
-  short = ["--config.steps=1", "--config.warm_start.steps=2", "--config.lora.rank=2"]
+  short = ["--config.steps=1", "--config.supervised.steps=2", "--config.lora.rank=2"]
   done = call("train", f"--workdir={tmp_path / 'run'}", *SMALL, *short, model)
   assert done.returncode == 0, done.stderr[-3000:]
   (row,) = read_lines(tmp_path / "run" / "metrics.jsonl")[1:]
@@ -286,7 +286,7 @@ def test_a_refused_command_can_be_mended(tmp_path):
     f"--workdir={tmp_path}/run",
     *SMALL,
     "--config.steps=0",
-    "--config.warm_start.steps=0",
+    "--config.supervised.steps=0",
   ]
   done = call("train", *bad, "--config.sampling.group=1")
   assert done.returncode == 2 and "group size is 1" in done.stderr

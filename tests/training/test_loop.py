@@ -136,7 +136,7 @@ def test_interrupted_and_given_again(whole, tmp_path, monkeypatch, stop_after, n
 
     return step
 
-  monkeypatch.setattr(Run, "imitate", counted(Run.imitate))
+  monkeypatch.setattr(Run, "supervise", counted(Run.supervise))
   monkeypatch.setattr(Run, "reinforce", counted(Run.reinforce))
   first = run(tmp_path)
   assert not first.finished and int(first.state.step) == stop_after
@@ -211,12 +211,12 @@ def test_an_algorithm_made_outside_the_package(tmp_path):
 
 
 def test_from_the_policy_of_another_run(whole, tmp_path):
-  warm = tiny.WarmStartConfig(steps=0)
+  warm = tiny.SupervisedConfig(steps=0)
   config = tiny.run_config(
     algorithm=algorithms.ppo(epochs=1),
     policy_from=str(whole[1]),
     critic=CriticConfig(start=str(whole[1])),
-    warm_start=warm,
+    supervised=warm,
     steps=1,
     optimizer=tiny.OptimizerConfig(learning_rate=0.0, warmup_steps=0),
     seed=3,
@@ -278,8 +278,8 @@ def test_another_run_of_another_model_of_the_same_shape(whole, tmp_path):
 
 
 def test_without_a_warm_start(tmp_path):
-  warm = tiny.WarmStartConfig(steps=0)
-  result = run(tmp_path, tiny.run_config(warm_start=warm, steps=1))
+  warm = tiny.SupervisedConfig(steps=0)
+  result = run(tmp_path, tiny.run_config(supervised=warm, steps=1))
   assert result.finished and int(result.state.step) == 1
 
 
@@ -298,10 +298,10 @@ def test_no_steps_is_an_evaluation(tmp_path):
 def test_interrupted_before_the_first_evaluation_is_not_finished(tmp_path, monkeypatch):
   def stop(self, *args):
     signal.raise_signal(signal.SIGINT)
-    return imitate(self, *args)
+    return supervise(self, *args)
 
-  imitate = Run.imitate
-  monkeypatch.setattr(Run, "imitate", stop)
+  supervise = Run.supervise
+  monkeypatch.setattr(Run, "supervise", stop)
   assert not run(tmp_path, tiny.run_config(steps=0)).finished
 
 
@@ -312,7 +312,7 @@ def test_programs_are_traced_once_in_the_whole_run(tmp_path, monkeypatch):
   short = tiny.run_config(steps=3)
   run(tmp_path, short)
   run(tmp_path, tiny.run_config(steps=5))  # goes on from a checkpoint
-  assert [r.imitation_step._cache_size() for r in runs] == [1, 0]
+  assert [r.supervised_step._cache_size() for r in runs] == [1, 0]
   assert [r.train_step._cache_size() for r in runs] == [1, 1]
 
 

@@ -13,7 +13,7 @@ import pytest
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.models.lora import apply, merge
-from pgax.training import LoraConfig, UserError, WarmStartConfig, train
+from pgax.training import LoraConfig, SupervisedConfig, UserError, train
 from pgax.training.forward import token_logp
 from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
@@ -144,7 +144,7 @@ def test_another_run_starts_from_the_merged_policy(run, tmp_path):
     policy_from=str(run[1]),
     algorithm=algorithms.ppo(epochs=1),
     optimizer=tiny.OptimizerConfig(learning_rate=0.0, warmup_steps=0),
-    warm_start=WarmStartConfig(steps=0),
+    supervised=SupervisedConfig(steps=0),
     steps=1,
   )
   state = train(config, byte_tokenizer(), tmp_path, {}, progress=False).state

@@ -8,7 +8,7 @@ from pgax import algorithms
 from pgax.data import Task, byte_tokenizer
 from pgax.rewards import Code, Combined, addition_steps
 from pgax.rewards.code import Limits
-from pgax.training import SamplingConfig, ScoringConfig, UserError, WarmStartConfig
+from pgax.training import SamplingConfig, ScoringConfig, SupervisedConfig, UserError
 from pgax.training.preflight import check_run
 from pgax.types import Example
 from tests import tiny
@@ -140,7 +140,7 @@ def test_settings_of_parts():
   with pytest.raises(ValueError, match="group is 0"):
     SamplingConfig(group=0)
   with pytest.raises(ValueError, match="batch_size is 0"):
-    WarmStartConfig(batch_size=0)
+    SupervisedConfig(batch_size=0)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_settings_of_parts():
     ),
     (lambda: tiny.OptimizerConfig(learning_rate=float("inf")), "learning_rate is inf"),
     (
-      lambda: WarmStartConfig(steps=2000),
-      "decay_steps is 1000 and warm_start.steps is 2000",
+      lambda: SupervisedConfig(steps=2000),
+      "decay_steps is 1000 and supervised.steps is 2000",
     ),
   ],
 )
@@ -188,4 +188,4 @@ def test_a_checkpoints_tokenizer_may_have_more_tokens_than_its_model(tmp_path):
 
 
 def test_a_warm_start_that_is_not_done_needs_no_solutions():
-  check(tiny.run_config(task=SILENT, warm_start=WarmStartConfig(steps=0)))
+  check(tiny.run_config(task=SILENT, supervised=SupervisedConfig(steps=0)))

@@ -7,7 +7,7 @@ import pytest
 
 from pgax.data import byte_tokenizer
 from pgax.rewards.pool import Job
-from pgax.training import ScoringConfig, UserError, WarmStartConfig, train
+from pgax.training import ScoringConfig, SupervisedConfig, UserError, train
 from pgax.training.metrics import read_lines
 from pgax.training.preflight import check_run
 from pgax.training.rollout import open_scorer
@@ -15,7 +15,7 @@ from tests import tiny
 from tests.rewards.functions import by_command, one_in_ten
 
 # Untrained, so that completions are of many kinds.
-SETTINGS = {"warm_start": WarmStartConfig(steps=0), "steps": 2, "eval_every": 2}
+SETTINGS = {"supervised": SupervisedConfig(steps=0), "steps": 2, "eval_every": 2}
 
 
 def run(reward, scoring, workdir, **changes):

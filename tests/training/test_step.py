@@ -11,7 +11,6 @@ import pytest
 from pgax import algorithms, kl
 from pgax.training import OptimizerConfig
 from pgax.training.forward import join, split, token_logp
-from pgax.training.imitation import make_imitation_step
 from pgax.training.mesh import make_mesh
 from pgax.training.state import (
   abstract_state,
@@ -20,6 +19,7 @@ from pgax.training.state import (
   step_keys,
 )
 from pgax.training.step import make_train_step
+from pgax.training.supervised import make_supervised_step
 from tests import tiny
 
 ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
@@ -183,12 +183,12 @@ def test_no_step_shares_a_key():
   assert len({tuple(np.asarray(w).tolist()) for w in words}) == 100
 
 
-def test_imitation_learns_and_is_traced_once():
+def test_supervised_step_learns_and_is_traced_once():
   optimizer = make_optimizer(OptimizerConfig(learning_rate=3e-3, warmup_steps=0))
   shardings = shardings_of(
     abstract_state(tiny.learner(algorithms.grpo(), optimizer), make_mesh())
   )
-  step = make_imitation_step(
+  step = make_supervised_step(
     tiny.learner(algorithms.grpo(), optimizer), shardings=shardings
   )
   state = tiny.state(algorithms.grpo(), optimizer)

@@ -15,7 +15,7 @@ from pgax.training.state import TrainState
 from pgax.types import Array, PyTree
 
 
-def make_imitation_step(
+def make_supervised_step(
   learner: Learner,
   *,
   chunk: int = 128,
@@ -36,7 +36,7 @@ def make_imitation_step(
   out_shardings = None if shardings is None else (shardings, None)
 
   @functools.partial(jax.jit, donate_argnums=0, out_shardings=out_shardings)
-  def imitation_step(state, prompt_tokens, prompt_mask, tokens, mask):
+  def supervised_step(state, prompt_tokens, prompt_mask, tokens, mask):
     tokens, mask = tokens[:, None], mask[:, None]  # a group of one
 
     def objective(trained: PyTree) -> Array:
@@ -60,4 +60,4 @@ def make_imitation_step(
     }
     return state, metrics
 
-  return imitation_step
+  return supervised_step
