@@ -1,6 +1,7 @@
 """Problems, tokens and batches."""
 
 from pgax.data.countdown import countdown
+from pgax.data.demonstrations import CollateDemonstrations
 from pgax.data.fields import Fields, GSM8KFields
 from pgax.data.mixture import mixture
 from pgax.data.pipeline import batches
@@ -9,7 +10,7 @@ from pgax.data.preferences import (
   addition_preferences,
   preference_files,
 )
-from pgax.data.prompts import CollateDemonstrations, CollatePrompts
+from pgax.data.prompts import CollatePrompts
 from pgax.data.reasoning_gym import reasoning_gym
 from pgax.data.rows import json_lines
 from pgax.data.solve_rates import filtered

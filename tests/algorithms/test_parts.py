@@ -195,7 +195,7 @@ def test_what_a_part_needs_is_said(part, field, told):
 
 
 def test_filters():
-  np.testing.assert_array_equal(filters.finished(ROLLOUT), ROLLOUT.finished)
+  np.testing.assert_array_equal(filters.finished(None, None, ROLLOUT), ROLLOUT.finished)
   rewards = np.array([[1, 1, 1], [1, 0, 1], [0, 1, np.nan], [0, np.nan, 0], [5, 6, 7]])
   valid = np.isfinite(rewards)
   valid[4] = False

@@ -16,6 +16,7 @@ from pgax.algorithms.presets.group import (
   gspo,
   sapo,
 )
+from pgax.algorithms.presets.imitation import expert_iteration
 from pgax.algorithms.presets.policy_gradient import (
   maxrl,
   opo,
@@ -34,6 +35,7 @@ from pgax.algorithms.presets.proximal import (
 )
 
 ALL = (
+  expert_iteration,
   reinforce,
   rloo,
   remax,
