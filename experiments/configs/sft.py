@@ -21,7 +21,7 @@ def get_config() -> ConfigDict:
   """The config, as absl's `--config` wants it."""
   config = run_config("sft", entry(addition), final_answer, entry(algorithms.grpo))
   stage = config.supervised
-  stage.batch_size, stage.row_tokens = 8, 196  # four solutions in a row, and a little room
+  stage.batch_size, stage.row_tokens = 8, 168  # four solutions in a row
   stage.eval_every = 100
   config.steps = 0
   return config

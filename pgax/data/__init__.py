@@ -1,7 +1,11 @@
 """Problems, tokens and batches."""
 
 from pgax.data.countdown import countdown
-from pgax.data.demonstrations import CollateDemonstrations
+from pgax.data.demonstrations import (
+  CollateDemonstrations,
+  DemonstrationRows,
+  packed_batches,
+)
 from pgax.data.fields import Fields, GSM8KFields
 from pgax.data.mixture import mixture
 from pgax.data.pipeline import batches
@@ -23,6 +27,7 @@ from pgax.data.tokenizer import byte_tokenizer, load_tokenizer
 __all__ = [
   "CollateDemonstrations",
   "CollatePrompts",
+  "DemonstrationRows",
   "Fields",
   "GSM8KFields",
   "Preferences",
@@ -38,6 +43,7 @@ __all__ = [
   "json_lines",
   "load_tokenizer",
   "mixture",
+  "packed_batches",
   "parquet",
   "preference_files",
   "reasoning_gym",

@@ -1,4 +1,4 @@
-"""The training loop: supervised steps, then reinforcement, evaluated and saved on the way."""
+"""The loop: supervised steps, then reinforcement, evaluated and saved on the way."""
 
 import dataclasses
 import functools
