@@ -67,7 +67,6 @@ def first_fit(texts, rng):
 @pytest.fixture(scope="module")
 def objective():
   """Loss and gradient of rows under both kinds of weights, compiled once a shape."""
-
   params = tiny.params()
 
   @jax.jit

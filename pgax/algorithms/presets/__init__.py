@@ -35,7 +35,6 @@ from pgax.algorithms.presets.proximal import (
 )
 
 ALL = (
-  expert_iteration,
   reinforce,
   rloo,
   remax,
@@ -60,6 +59,7 @@ ALL = (
   a_lol,
   p3o,
   copg,
+  expert_iteration,
 )
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
   "dapo",
   "dppo",
   "dr_grpo",
+  "expert_iteration",
   "gmpo",
   "grpo",
   "grpo_process",

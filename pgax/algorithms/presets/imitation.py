@@ -1,5 +1,7 @@
 """Presets that imitate the policy's own completions, and compare none with another."""
 
+import math
+
 from pgax.algorithms import parts
 from pgax.algorithms.spec import Algorithm
 from pgax.ops import aggregation
@@ -29,8 +31,15 @@ def expert_iteration(
 
   Returns:
     An `Algorithm` without clip, without baseline and without KL penalty.
+
+  Raises:
+    ValueError: if a number is out of its range.
   """
   constant = normalize_constant
+  if not 0 <= constant < math.inf:
+    raise ValueError(
+      f"normalize_constant is {constant}; it must be 0 or positive, and finite"
+    )
   return Algorithm(
     advantage=parts.Imitation(),
     surrogate=parts.PolicyGradient(),
