@@ -60,7 +60,7 @@ def main(fsdp: int, model: int, rank: int) -> None:
   state, _ = step(state, rollout, feedback)
   assert step._cache_size() == 1  # the second step is the first one's program
   supervised = make_supervised_step(learner, microbatches=2, shardings=shardings)
-  state, taught = supervised(state, jax.device_put(_rows(), place))
+  _, taught = supervised(init_state(learner, mesh, 0), jax.device_put(_rows(), place))
   embedding = lora.apply(adapters, state.base, state.params)["params"]["embedding"]
   result = {
     "devices": jax.device_count(),
