@@ -26,7 +26,7 @@ from pgax.types import Example
 _FUNCTION = "function"
 _CALLABLE = "callable"
 # Settings that are a function as it is.
-_FUNCTIONS = ("reward", "step_reward")
+_FUNCTIONS = ("reward", "step_reward", "answer")
 
 
 def entry(function: Callable, **arguments: Any) -> ConfigDict:

@@ -7,7 +7,8 @@ from pgax.algorithms import Algorithm
 from pgax.data.tasks import Task
 from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
-from pgax.types import RewardFn, StepRewardFn
+from pgax.rewards.answers import marked_answer
+from pgax.types import AnswerFn, RewardFn, StepRewardFn
 
 
 def _at_least(config: object, minimum: float, *names: str) -> None:
@@ -15,6 +16,21 @@ def _at_least(config: object, minimum: float, *names: str) -> None:
     value = vars(config)[name]
     if not minimum <= value < math.inf:  # also catches nan
       raise ValueError(f"{name} is {value}; it must be at least {minimum}, and finite")
+
+
+def check_draws(samples: int, temperature: float) -> None:
+  """Refuses what an evaluation can't draw; raises ValueError."""
+  if samples < 1:
+    raise ValueError(f"samples is {samples}; an evaluation needs at least 1 a problem")
+  if not 0 <= temperature < math.inf:
+    raise ValueError(
+      f"temperature is {temperature}; an evaluation's must be at least 0, and finite"
+    )
+  if samples > 1 and not temperature:
+    raise ValueError(
+      f"samples is {samples} and temperature is {temperature}; greedy completions of a "
+      "problem are all the same: take 1 sample, or a temperature above 0"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,6 +309,8 @@ class RunConfig:
       that trains, always.
     step_reward: rewards the steps of a completion, for algorithms that learn from steps;
       None for none.
+    answer: reads the answer that a completion votes for in an evaluation with several
+      samples; None for no vote.
     optimizer: of the policy.
     critic: of the algorithm's critic.
     lora: of the policy's adapters. With a rank they are all that learns of it, in the warm
@@ -313,6 +331,8 @@ class RunConfig:
     eval_every: steps between evaluations; there is one before the first and after the
       last step whatever this is.
     eval_problems: number of held-out problems in an evaluation.
+    eval_samples: completions of each of them.
+    eval_temperature: that they are drawn at; 0 is greedy, for one of each.
     checkpoint_every: steps between checkpoints.
     keep_checkpoints: how many of the last ones stay.
     samples_every: steps between completions written to `samples.jsonl`; those of the first
@@ -329,6 +349,7 @@ class RunConfig:
   reward_model: RewardModelConfig = RewardModelConfig()
   scoring: ScoringConfig = ScoringConfig()
   step_reward: StepRewardFn | None = None
+  answer: AnswerFn | None = marked_answer
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
   lora: LoraConfig = LoraConfig()
@@ -342,6 +363,8 @@ class RunConfig:
   microbatches: int = 1
   eval_every: int = 5
   eval_problems: int = 256
+  eval_samples: int = 1
+  eval_temperature: float = 0.0
   checkpoint_every: int = 25
   keep_checkpoints: int = 2
   samples_every: int = 25
@@ -352,6 +375,10 @@ class RunConfig:
       raise ValueError(f"seed is {self.seed}; it must be below 2**31")
     _at_least(self, 1, "logit_chunk", "microbatches")
     _at_least(self, 1, "eval_every", "eval_problems")
+    try:
+      check_draws(self.eval_samples, self.eval_temperature)
+    except ValueError as error:
+      raise ValueError(f"eval_samples and eval_temperature: {error}") from None
     _at_least(self, 1, "checkpoint_every", "keep_checkpoints", "samples_every")
     if self.model_path and self.policy_from:
       raise ValueError(
