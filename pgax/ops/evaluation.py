@@ -86,6 +86,8 @@ def bootstrap(
     raise ValueError(f"resamples is {resamples}; it must be at least 1")
   values = jnp.asarray(values, jnp.float32)
   chex.assert_rank(key, 0)
+  if not values.shape[-1]:  # no problem is as one without a value
+    values = jnp.full((*values.shape[:-1], 1), jnp.nan)
   size = values.shape[-1]
   kept = jnp.isfinite(values)
   count = jnp.sum(kept, axis=-1, keepdims=True, dtype=jnp.int32)

@@ -6,9 +6,7 @@ from collections.abc import Hashable, Sequence
 from pgax.rewards.answers import clean, exact_number
 
 
-def majority_at_k(
-  answers: Sequence[str | None], right: Sequence[bool], k: int
-) -> float:
+def majority_at_k(answers: Sequence[str | None], right: Sequence[bool], k: int) -> float:
   """How often the most frequent answer of `k` completions is right.
 
   The completions are cut, in order, into `n // k` blocks of `k`, and the mean over blocks

@@ -8,6 +8,7 @@ from pgax.data.tasks import Task
 from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
 from pgax.rewards.answers import marked_answer
+from pgax.training.draws import check_draws
 from pgax.types import AnswerFn, RewardFn, StepRewardFn
 
 
@@ -16,21 +17,6 @@ def _at_least(config: object, minimum: float, *names: str) -> None:
     value = vars(config)[name]
     if not minimum <= value < math.inf:  # also catches nan
       raise ValueError(f"{name} is {value}; it must be at least {minimum}, and finite")
-
-
-def check_draws(samples: int, temperature: float) -> None:
-  """Refuses what an evaluation can't draw; raises ValueError."""
-  if samples < 1:
-    raise ValueError(f"samples is {samples}; an evaluation needs at least 1 a problem")
-  if not 0 <= temperature < math.inf:
-    raise ValueError(
-      f"temperature is {temperature}; an evaluation's must be at least 0, and finite"
-    )
-  if samples > 1 and not temperature:
-    raise ValueError(
-      f"samples is {samples} and temperature is {temperature}; greedy completions of a "
-      "problem are all the same: take 1 sample, or a temperature above 0"
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -375,10 +361,7 @@ class RunConfig:
       raise ValueError(f"seed is {self.seed}; it must be below 2**31")
     _at_least(self, 1, "logit_chunk", "microbatches")
     _at_least(self, 1, "eval_every", "eval_problems")
-    try:
-      check_draws(self.eval_samples, self.eval_temperature)
-    except ValueError as error:
-      raise ValueError(f"eval_samples and eval_temperature: {error}") from None
+    check_draws(self.eval_samples, self.eval_temperature, "eval_")
     _at_least(self, 1, "checkpoint_every", "keep_checkpoints", "samples_every")
     if self.model_path and self.policy_from:
       raise ValueError(

@@ -10,7 +10,7 @@ from pgax.data.prompts import CollatePrompts
 from pgax.ops.evaluation import Estimate, bootstrap, pass_at_k
 from pgax.rewards.pool import Scorer
 from pgax.rewards.voting import majority_at_k
-from pgax.training.config import check_draws
+from pgax.training.draws import check_draws
 from pgax.training.records import Sample, make_samples
 from pgax.training.rollout import Scores, score
 from pgax.training.sampler import Sampler
@@ -19,6 +19,7 @@ from pgax.types import AnswerFn, Array, Example, PyTree, Rollout
 # The state's keys are split from the same seed: they are its streams 0 to 2.
 _STREAM = 2**31 - 1
 _bootstrap = jax.jit(bootstrap)
+_pass_at_k = jax.jit(pass_at_k, static_argnames="k")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +189,7 @@ def _problems(told: dict[str, np.ndarray], samples: int) -> dict[str, np.ndarray
   powers = [2**i for i in range(samples.bit_length()) if 2**i < samples]
   values = {"accuracy": _mean(outcome)}
   for k in (*powers, samples):
-    values[f"pass@{k}"] = np.asarray(pass_at_k(right, valid, k))
+    values[f"pass@{k}"] = np.asarray(_pass_at_k(right, valid, k))
   for k in (*powers, samples):
     if k > 1 and answers is not None:
       rows = zip(answers, right, valid, strict=True)
