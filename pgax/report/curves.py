@@ -11,7 +11,7 @@ PANELS = (
   (
     "accuracy and reward",
     "",
-    {"eval/accuracy": "held out, greedy", "reward/mean": "reward"},
+    {"eval/accuracy": "held out", "reward/mean": "reward"},
   ),
   ("entropy", "nats per token", {"entropy": ""}),
   ("KL to the reference", "nats per token", {"kl/ref": ""}),
@@ -46,7 +46,8 @@ def draw_curves(rows: Sequence[Mapping], title: str) -> Figure:
     title: of the picture.
 
   Returns:
-    A figure with a panel for each of `PANELS`.
+    A figure with a panel for each of `PANELS`. A metric `NAME` has a band from `NAME_low`
+    to `NAME_high`, where these were measured.
   """
   figure = Figure(figsize=(13, 6), layout="constrained")
   FigureCanvasAgg(figure)
@@ -56,6 +57,9 @@ def draw_curves(rows: Sequence[Mapping], title: str) -> Figure:
       steps, values = series(rows, metric)
       sparse = len(steps) < len(rows) / 2  # measured now and then: show where
       axes.plot(steps, values, "o-" if sparse else "-", markersize=3, label=label or None)
+      ends = [series(rows, f"{metric}_{end}") for end in ("low", "high")]
+      if steps and all(at == steps for at, _ in ends):  # its interval was measured too
+        axes.fill_between(steps, ends[0][1], ends[1][1], alpha=0.2, linewidth=0)
     axes.set_title(name, fontsize=10)
     axes.set_ylabel(unit, fontsize=8)
     axes.tick_params(labelsize=8)
