@@ -318,7 +318,8 @@ class RunConfig:
       last step whatever this is.
     eval_problems: number of held-out problems in an evaluation.
     eval_samples: completions of each of them.
-    eval_temperature: that they are drawn at; 0 is greedy, for one of each.
+    eval_temperature: that they are drawn at, all other settings of sampling being those of
+      the run; 0 is greedy, for one of each.
     checkpoint_every: steps between checkpoints.
     keep_checkpoints: how many of the last ones stay.
     samples_every: steps between completions written to `samples.jsonl`; those of the first

@@ -100,6 +100,7 @@ class Script:
     assert prompt == PROBLEMS[index[0]].prompt
     # Of weight 2, so that the reward is not what tells who is right.
     scores = {"reward": 2.0 * RIGHT[index], "accuracy": float(RIGHT[index])}
+    scores["part"] = 3.0 if index[1] else math.inf  # what is not finite is left out
     return scores if VALID[index] else {"reward": math.nan}
 
   def answer(self, text):
@@ -126,10 +127,12 @@ def test_the_numbers_of_several_samples():
     "unscorable",
     "reward/mean",
     "reward/accuracy",
+    "reward/part",
   ]
   means = [1 / 2, 0, 1, 1 / 2, 1 / 3, 1]  # the seventh problem could not be scored
   assert told["accuracy"] == told["pass@1"] == pytest.approx(np.mean(means))
   assert told["reward/mean"] == pytest.approx(2 * np.mean(means))
+  assert told["reward/part"] == 3
 
   def choose(n, c, k):
     return 1 - math.comb(n - c, k) / math.comb(n, k)
