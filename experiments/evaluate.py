@@ -96,9 +96,9 @@ def main() -> int:
     },
   }
   line = json.dumps(told, allow_nan=False)
+  print(line)  # first, so that a full disk does not take it away
   if output:
     _write(output, line)
-  print(line)
   return 0
 
 
