@@ -7,7 +7,9 @@ from pgax.algorithms import Algorithm
 from pgax.data.tasks import Task
 from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
-from pgax.types import RewardFn, StepRewardFn
+from pgax.rewards.answers import marked_answer
+from pgax.training.draws import check_draws
+from pgax.types import AnswerFn, RewardFn, StepRewardFn
 
 
 def _at_least(config: object, minimum: float, *names: str) -> None:
@@ -314,6 +316,8 @@ class RunConfig:
       that trains, always.
     step_reward: rewards the steps of a completion, for algorithms that learn from steps;
       None for none.
+    answer: reads the answer that a completion votes for in an evaluation with several
+      samples; None for no vote.
     optimizer: of the policy.
     critic: of the algorithm's critic.
     lora: of the policy's adapters. With a rank they are all that learns of it, in the warm
@@ -334,6 +338,9 @@ class RunConfig:
     eval_every: steps between evaluations; there is one before the first and after the
       last step whatever this is.
     eval_problems: number of held-out problems in an evaluation.
+    eval_samples: completions of each of them.
+    eval_temperature: that they are drawn at, all other settings of sampling being those of
+      the run; 0 is greedy, for one of each.
     checkpoint_every: steps between checkpoints.
     keep_checkpoints: how many of the last ones stay.
     samples_every: steps between completions written to `samples.jsonl`; those of the first
@@ -350,6 +357,7 @@ class RunConfig:
   reward_model: RewardModelConfig = RewardModelConfig()
   scoring: ScoringConfig = ScoringConfig()
   step_reward: StepRewardFn | None = None
+  answer: AnswerFn | None = marked_answer
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
   lora: LoraConfig = LoraConfig()
@@ -363,6 +371,8 @@ class RunConfig:
   microbatches: int = 1
   eval_every: int = 5
   eval_problems: int = 256
+  eval_samples: int = 1
+  eval_temperature: float = 0.0
   checkpoint_every: int = 25
   keep_checkpoints: int = 2
   samples_every: int = 25
@@ -373,6 +383,7 @@ class RunConfig:
       raise ValueError(f"seed is {self.seed}; it must be below 2**31")
     _at_least(self, 1, "logit_chunk", "microbatches")
     _at_least(self, 1, "eval_every", "eval_problems")
+    check_draws(self.eval_samples, self.eval_temperature, "eval_")
     _at_least(self, 1, "checkpoint_every", "keep_checkpoints", "samples_every")
     if self.model_path and self.policy_from:
       raise ValueError(
