@@ -68,6 +68,7 @@ class SupervisedConfig:
     batch_size: rows of tokens in a step, each with one solution unless they are packed.
     row_tokens: width of rows that are packed with as many prompts and solutions as fit,
       none of which sees another; 0 for one in a row, as wide as the limits on length.
+      Attention costs the square of it, so a few texts in a row are better than many.
     normalize_constant: 0 takes the mean over all learned tokens of a step. Another number
       divides the sum over each solution's tokens, and the mean over solutions is taken
       (CS336's `masked_normalize`).
