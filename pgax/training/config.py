@@ -179,23 +179,32 @@ class SamplingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ScoringConfig:
-  """Where completions are scored, and how much may go wrong there.
+  """Where and when completions are scored, and how much may go wrong there.
 
   Attributes:
     workers: number of processes that the reward function runs in; see `rewards.pool.Pool`.
       0 runs it in the process that trains: what it raises ends the run, and what it hangs
       on hangs.
     deadline: seconds that a completion may take in a worker, which is then killed.
+    parts: number of parts that a step's prompts are sampled in, which divides
+      `sampling.prompts`. While the host scores one, the devices draw the next, so that of
+      all the scoring a step waits for the last part's alone; the devices have smaller
+      batches for it. What is drawn is the same for any number, `logp` up to rounding.
+      Everything is still drawn by the policy that learns from it: with the next step's
+      rollout drawn ahead, results would be off-policy and depend on how long scoring
+      took, and a run that was interrupted would not end with the same bits.
     max_unscorable: fraction of a step's completions; the run stops when more of them could
       not be scored. 1 never stops it.
   """
 
   workers: int = 0
   deadline: float = 10.0
+  parts: int = 1
   max_unscorable: float = 1.0
 
   def __post_init__(self):
     _at_least(self, 0, "workers")
+    _at_least(self, 1, "parts")
     if not 0 < self.deadline < math.inf:
       raise ValueError(f"deadline is {self.deadline}; it must be positive, and finite")
     if not 0 <= self.max_unscorable <= 1:
@@ -363,4 +372,19 @@ class RunConfig:
       raise ValueError(
         f"sampling.prompts is {self.sampling.prompts}; it must be a multiple of "
         f"minibatches * microbatches = {self.algorithm.minibatches} * {self.microbatches}"
+      )
+    self._check_scoring_parts()
+
+  def _check_scoring_parts(self):
+    sampling, parts = self.sampling, self.scoring.parts
+    if sampling.prompts % parts:
+      raise ValueError(
+        f"scoring.parts is {parts}; it must divide sampling.prompts, which is "
+        f"{sampling.prompts}"
+      )
+    completions = sampling.prompts // parts * sampling.group
+    if sampling.slots > completions:
+      raise ValueError(
+        f"sampling.slots is {sampling.slots}; each of {parts} scoring.parts has "
+        f"{completions} completions"
       )

@@ -98,6 +98,11 @@ def _check_devices(config: RunConfig, mesh: Mesh) -> None:
       f"minibatches * microbatches * devices = {config.algorithm.minibatches} * "
       f"{config.microbatches} * {devices}"
     )
+  if config.sampling.prompts % (config.scoring.parts * devices):
+    raise ValueError(
+      f"sampling.prompts is {config.sampling.prompts}; it must be a multiple of "
+      f"scoring.parts * devices = {config.scoring.parts} * {devices}"
+    )
   warm = config.supervised
   if warm.steps and warm.batch_size % devices:
     raise ValueError(

@@ -28,6 +28,7 @@ SILENT = Task([Example("1+1=", "2")], [Example("1", "1")])
 SENTENCES = Task([Example("one", "1", "1")], [Example("1", "1")])
 MOVING, REFILL = algorithms.MovingAverage(), algorithms.DynamicSampling()
 SHAPING = (algorithms.parts.MissingEOS(),)
+QUEUED = SamplingConfig(prompts=4, group=4, slots=9)
 ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
 
 
@@ -120,6 +121,14 @@ def test_a_bad_run_is_refused(changes, told):
     (
       {"algorithm": algorithms.grpo(minibatches=2), "microbatches": 4},
       "multiple of minibatches \\* microbatches = 2 \\* 4",
+    ),
+    (
+      {"scoring": ScoringConfig(parts=3)},
+      "scoring.parts is 3; it must divide sampling.prompts, which is 4",
+    ),
+    (
+      {"scoring": ScoringConfig(parts=2), "sampling": QUEUED},
+      "sampling.slots is 9; each of 2 scoring.parts has 8 completions",
     ),
     ({"microbatches": 0}, "microbatches is 0; it must be at least 1"),
     ({"steps": -1}, "steps is -1"),
