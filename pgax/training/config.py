@@ -187,9 +187,10 @@ class ScoringConfig:
       on hangs.
     deadline: seconds that a completion may take in a worker, which is then killed.
     parts: number of parts that a step's prompts are sampled in, which divides
-      `sampling.prompts`. While the host scores one, the devices draw the next, so that of
-      all the scoring a step waits for the last part's alone; the devices have smaller
-      batches for it. What is drawn is the same for any number, `logp` up to rounding.
+      `sampling.prompts`. While the host scores one, the devices draw the next: where that
+      takes as long, a step waits for the scoring of the last part alone. The devices have
+      smaller batches for it. What is drawn is the same for any number, `logp` up to
+      rounding.
       Everything is still drawn by the policy that learns from it: with the next step's
       rollout drawn ahead, results would be off-policy and depend on how long scoring
       took, and a run that was interrupted would not end with the same bits.
