@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 # For the programs, which find them imported.
+import tensorboardX  # noqa: F401
+
 import experiments.configuration
 import experiments.program  # noqa: F401
 import pgax.report  # noqa: F401
