@@ -30,8 +30,11 @@ def main() -> int:
   record = json.loads(json.dumps(to_json(config)))
   tokenizer = program.tokenizer(run.model_path)
   result = train(run, tokenizer, workdir, record)
-  rows, samples = (read_lines(workdir / f"{x}.jsonl") for x in ("metrics", "samples"))
-  page = write_report(rows, samples, f"{run.name}, seed {run.seed}", workdir / "report")
+  rows, samples, supervised = (
+    read_lines(workdir / f"{name}.jsonl") for name in ("metrics", "samples", "supervised")
+  )
+  title = f"{run.name}, seed {run.seed}"
+  page = write_report(rows, samples, title, workdir / "report", supervised)
   if not result.finished:
     print(
       f"\nInterrupted at step {result.step} of {run.steps}; a checkpoint is saved. Give "
@@ -39,7 +42,10 @@ def main() -> int:
     )
     return 130
   _tell_left_out(run, rows)
-  _tell(rows, samples)
+  if run.steps:
+    _tell(rows, samples)
+  else:
+    _tell_supervised(run, rows, samples)
   if run.model_path:
     params = lora.apply(run.lora, result.state.base, result.state.params)
     export_policy(run, params, tokenizer, workdir / "export")
@@ -74,12 +80,27 @@ def _tell(rows: list[dict], samples: list[dict]) -> None:
     f"{ends[1][1]['step']} steps"
   )
   for label, row in ends:
-    print(f"\n{label}:")
-    held_out = [s for s in samples if s["split"] == "held_out" and s["step"] == row["step"]]
-    for sample in held_out[:_SHOWN]:
-      right = sample["reward"] is not None and sample["reward"] > 0
-      mark = "right" if right else f"wrong, it is {sample['ground_truth']}"
-      print(f"  {_one_line(sample['prompt'])} {_one_line(sample['completion'])}  [{mark}]")
+    _show(label, samples, row["step"])
+
+
+def _tell_supervised(run: RunConfig, rows: list[dict], samples: list[dict]) -> None:
+  """Of a run that ends before reinforcement."""
+  for row in rows:
+    if row.get("eval/accuracy") is not None:
+      steps = run.supervised.steps
+      print(
+        f"\nheld-out accuracy: {row['eval/accuracy']:.1%} after {steps} supervised steps"
+      )
+      _show("samples", samples, row["step"])
+
+
+def _show(label: str, samples: list[dict], step: int) -> None:
+  print(f"\n{label}:")
+  held_out = [s for s in samples if s["split"] == "held_out" and s["step"] == step]
+  for sample in held_out[:_SHOWN]:
+    right = sample["reward"] is not None and sample["reward"] > 0
+    mark = "right" if right else f"wrong, it is {sample['ground_truth']}"
+    print(f"  {_one_line(sample['prompt'])} {_one_line(sample['completion'])}  [{mark}]")
 
 
 def _one_line(text: str) -> str:

@@ -194,9 +194,13 @@ class ShapingFn(Protocol):
 
 
 class KeepFn(Protocol):
-  """A rollout to `[N, G]` bool: which completions take part in the update."""
+  """Which completions take part in the update, `[N, G]` bool.
 
-  def __call__(self, rollout: Rollout) -> Array: ...
+  It is given rewards `[N, G]` before any shaping (0 where not valid), which of them are
+  valid, and their rollout. What is not valid takes no part, whatever it says.
+  """
+
+  def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array: ...
 
 
 class CorrectionFn(Protocol):

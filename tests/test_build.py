@@ -17,7 +17,7 @@ ALLOWED = {
   "pgax/sampling": {"pgax/types", "pgax/ops", "pgax/models"},
   "pgax/rewards": {"pgax/types"},
   "pgax/data": {"pgax/types", "pgax/rewards"},
-  "pgax/interop": {"pgax/types", "pgax/ops"},
+  "pgax/interop": {"pgax/types", "pgax/data", "pgax/ops"},
   "pgax/report": set(),
 }
 ALLOWED["pgax/training"] = set(ALLOWED) - {"pgax/report", "pgax/interop"}

@@ -5,17 +5,20 @@ import jax.numpy as jnp
 from pgax.types import Array, Rollout
 
 
-def finished(rollout: Rollout) -> Array:
-  """Completions that ended by themselves, `[N, G]` bool; those cut at the limit are not.
+def finished(rewards: Array, valid: Array, rollout: Rollout) -> Array:
+  """Completions that ended by themselves; those cut at the limit are left out.
 
   For `Algorithm.keep`. Source: the overlong filter of DAPO, arXiv 2503.14476, section 3.4.
 
   Args:
+    rewards: `[N, G]`, of no concern here.
+    valid: `[N, G]` bool, likewise.
     rollout: the completions.
 
   Returns:
     `[N, G]` bool.
   """
+  del rewards, valid
   return rollout.finished
 
 

@@ -49,7 +49,9 @@ def prepare(
   )
   mask = scored.mask
   if algorithm.keep is not None:
-    mask = mask & algorithm.keep(rollout)[..., None]
+    rewards = select(jnp.asarray(feedback.rewards, jnp.float32), scored.valid)
+    kept = algorithm.keep(rewards, scored.valid, rollout)
+    mask = mask & kept[..., None]
   advantages = algorithm.advantage(scored)
   if advantages.ndim == scored.rewards.ndim:  # one a completion: the same for its tokens
     advantages = jnp.broadcast_to(advantages[..., None], mask.shape)

@@ -1,6 +1,11 @@
 """Problems, tokens and batches."""
 
 from pgax.data.countdown import countdown
+from pgax.data.demonstrations import (
+  CollateDemonstrations,
+  DemonstrationRows,
+  packed_batches,
+)
 from pgax.data.fields import Fields, GSM8KFields
 from pgax.data.mixture import mixture
 from pgax.data.pipeline import batches
@@ -9,7 +14,7 @@ from pgax.data.preferences import (
   addition_preferences,
   preference_files,
 )
-from pgax.data.prompts import CollateDemonstrations, CollatePrompts
+from pgax.data.prompts import CollatePrompts
 from pgax.data.reasoning_gym import reasoning_gym
 from pgax.data.rows import json_lines
 from pgax.data.solve_rates import filtered
@@ -22,6 +27,7 @@ from pgax.data.tokenizer import byte_tokenizer, load_tokenizer
 __all__ = [
   "CollateDemonstrations",
   "CollatePrompts",
+  "DemonstrationRows",
   "Fields",
   "GSM8KFields",
   "Preferences",
@@ -37,6 +43,7 @@ __all__ = [
   "json_lines",
   "load_tokenizer",
   "mixture",
+  "packed_batches",
   "parquet",
   "preference_files",
   "reasoning_gym",

@@ -42,6 +42,22 @@ def batches(
   Raises:
     ValueError: if a number is out of its range.
   """
+  mine = process_part(batch_size, process_index, process_count)
+  parts = shuffled(examples, seed).batch(mine, batch_fn=collate)
+  if process_count > 1:
+    parts = parts[process_index::process_count]
+  # One thread and no buffer: batches are small, and a reader that runs ahead would cost
+  # more than it saves and blur the position.
+  options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+  return iter(parts.to_iter_dataset(options))
+
+
+def process_part(batch_size: int, process_index: int, process_count: int) -> int:
+  """How much of a global batch is one process's.
+
+  Raises:
+    ValueError: if there is no such process, or the batch can't be dealt out evenly.
+  """
   if not 0 <= process_index < process_count:
     raise ValueError(
       f"process_index is {process_index}; it must be in [0, {process_count - 1}], of "
@@ -52,21 +68,16 @@ def batches(
       f"batch_size is {batch_size}; it must be a multiple of process_count, which is "
       f"{process_count}"
     )
-  parts = _shuffled(examples, seed).batch(batch_size // process_count, batch_fn=collate)
-  if process_count > 1:
-    parts = parts[process_index::process_count]
-  # One thread and no buffer: batches are small, and a reader that runs ahead would cost
-  # more than it saves and blur the position.
-  options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-  return iter(parts.to_iter_dataset(options))
+  return batch_size // process_count
 
 
-def _shuffled(examples: Sequence[Example], seed: int) -> grain.MapDataset:
+def shuffled(examples: Sequence[Example], seed: int) -> grain.MapDataset:
+  """The examples over and over, each epoch in a new order; a `Mixture` by its weights."""
   if not isinstance(examples, Mixture):
     return grain.MapDataset.source(examples).seed(seed).shuffle().repeat()
   seeds = np.random.SeedSequence(seed).generate_state(len(examples.parts)).tolist()
   parts = [
-    _shuffled(part, part_seed).map(functools.partial(named, name=name))
+    shuffled(part, part_seed).map(functools.partial(named, name=name))
     for (name, part), part_seed in zip(examples.parts, seeds, strict=True)
   ]
   return grain.MapDataset.mix(parts, examples.weights)

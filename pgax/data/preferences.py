@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pgax.data.prompts import CollateDemonstrations, PromptBatch, pad
+from pgax.data.demonstrations import CollateDemonstrations
+from pgax.data.prompts import PromptBatch, pad
 from pgax.data.tasks import AdditionProblems, addition, worked_sum
 from pgax.types import Example
 

@@ -7,7 +7,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.chat import Chat
-from pgax.data.tokenizer import encode, encode_completion
+from pgax.data.tokenizer import encode
 from pgax.types import Example
 
 
@@ -26,21 +26,6 @@ class PromptBatch:
   mask: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class DemonstrationBatch:
-  """A batch of prompts with the solutions to imitate.
-
-  Attributes:
-    prompts: `N` prompts.
-    tokens: `[N, T]` int32, the solutions with EOS, right-padded with 0.
-    mask: `[N, T]` bool.
-  """
-
-  prompts: PromptBatch
-  tokens: np.ndarray
-  mask: np.ndarray
-
-
 def pad(rows: Sequence[Sequence[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
   """Right-pads rows of ids to `[len(rows), length]` tokens and mask."""
   tokens = np.zeros((len(rows), length), np.int32)
@@ -51,7 +36,8 @@ def pad(rows: Sequence[Sequence[int]], length: int) -> tuple[np.ndarray, np.ndar
   return tokens, mask
 
 
-def _within(ids: list[int], limit: int, what: str, text: str, option: str) -> list[int]:
+def within(ids: list[int], limit: int, what: str, text: str, option: str) -> list[int]:
+  """The ids, if they are at most so many; the error names the text and the option."""
   if len(ids) > limit:
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     raise ValueError(
@@ -86,34 +72,10 @@ class CollatePrompts:
     ids = self.encode(example)
     if not ids:
       raise ValueError("a prompt has no token; it needs one at least")
-    return _within(
+    return within(
       ids, self.max_prompt_tokens, "prompt", example.prompt, "max_prompt_tokens"
     )
 
   def __call__(self, examples: Sequence[Example]) -> PromptBatch:
     rows = [self.ids(example) for example in examples]
     return PromptBatch(tuple(examples), *pad(rows, self.max_prompt_tokens))
-
-
-@dataclasses.dataclass(frozen=True)
-class CollateDemonstrations:
-  """Examples to a `DemonstrationBatch`.
-
-  Attributes:
-    prompts: how to collate the prompts.
-    max_tokens: the width `T`; a longer solution is an error that names it.
-  """
-
-  prompts: CollatePrompts
-  max_tokens: int
-
-  def ids(self, example: Example) -> list[int]:
-    """Ids of the solution, EOS included, within the limit."""
-    if not example.solution:
-      raise ValueError(f"problem {example.prompt!r} has no solution to learn from")
-    ids = encode_completion(self.prompts.tokenizer, example.solution)
-    return _within(ids, self.max_tokens, "solution", example.solution, "max_tokens")
-
-  def __call__(self, examples: Sequence[Example]) -> DemonstrationBatch:
-    rows = [self.ids(example) for example in examples]
-    return DemonstrationBatch(self.prompts(examples), *pad(rows, self.max_tokens))

@@ -3,7 +3,7 @@
 The names, arguments and shapes are those of the assignment: a batch of responses `[batch]`,
 one group after the other, log-probabilities `[batch, length]` and advantages `[batch, 1]`.
 Every function calls the library and holds no formula of its own. JAX has no `.backward()`,
-so `grpo_microbatch_train_step` also returns the gradient.
+so the microbatch steps also return the gradient.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,9 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
+from pgax.data.prompts import pad
 from pgax.ops import advantages as group_advantages
 from pgax.ops import aggregation, logprobs, masking, surrogates
 from pgax.types import Array
@@ -239,10 +241,7 @@ def grpo_microbatch_train_step(
   Raises:
     ValueError: if there are no accumulation steps, or the loss lacks what it needs.
   """
-  if gradient_accumulation_steps < 1:
-    raise ValueError(
-      f"gradient_accumulation_steps is {gradient_accumulation_steps}; it must be at least 1"
-    )
+  _check_steps(gradient_accumulation_steps)
   weights = aggregation.sequence_mean(response_mask) / gradient_accumulation_steps
 
   def loss(log_probs: Array) -> tuple[Array, dict[str, Array]]:
@@ -255,3 +254,84 @@ def grpo_microbatch_train_step(
   log_probs = jnp.asarray(policy_log_probs, jnp.float32)
   (value, metadata), gradient = jax.value_and_grad(loss, has_aux=True)(log_probs)
   return value, metadata, gradient
+
+
+def sft_microbatch_train_step(
+  policy_log_probs: Array,
+  response_mask: Array,
+  gradient_accumulation_steps: int,
+  normalize_constant: float = 1.0,
+) -> tuple[Array, dict[str, Array], Array]:
+  """Supervised loss of a microbatch, and its gradient.
+
+  Each response's negative log-likelihood over the constant, the mean over responses (see
+  `aggregation.fixed_length`), over the number of microbatches.
+
+  Args:
+    policy_log_probs: `[batch, length]`, nats.
+    response_mask: `[batch, length]` bool or 0/1, the responses' tokens.
+    gradient_accumulation_steps: number of microbatches in an optimizer step.
+    normalize_constant: what the sum over a response's tokens is divided by.
+
+  Returns:
+    The scalar loss, what it tells of itself, and the gradient with respect to
+    `policy_log_probs`, `[batch, length]`.
+
+  Raises:
+    ValueError: if there are no accumulation steps, or the constant is not positive.
+  """
+  _check_steps(gradient_accumulation_steps)
+  # A response without a token counts as one: the mean is over rows, as in the assignment.
+  rows = len(response_mask)
+  weights = aggregation.fixed_length(response_mask, normalize_constant, rows)
+  weights = weights / gradient_accumulation_steps
+
+  def loss(log_probs: Array) -> Array:
+    return -masking.masked_sum(weights * log_probs, response_mask)
+
+  log_probs = jnp.asarray(policy_log_probs, jnp.float32)
+  value, gradient = jax.value_and_grad(loss)(log_probs)
+  return value, {"tokens": jnp.sum(jnp.asarray(response_mask, jnp.int32))}, gradient
+
+
+def tokenize_prompt_and_output(
+  prompt_strs: Sequence[str],
+  output_strs: Sequence[str],
+  tokenizer: PreTrainedTokenizerBase,
+) -> dict[str, np.ndarray]:
+  """Prompts with their outputs as tokens, shifted by one into inputs and labels.
+
+  Args:
+    prompt_strs: `batch` prompts.
+    output_strs: `batch` outputs. No token is put between or around the texts, unless the
+      tokenizer does so in front of a prompt.
+    tokenizer: of the model.
+
+  Returns:
+    `input_ids` and `labels` `[batch, longest - 1]` int32, padded on the right with 0, and
+    `response_mask` of the same shape, true where the label is a token of the output.
+
+  Raises:
+    ValueError: if the lengths differ, or there are no texts.
+  """
+  if len(prompt_strs) != len(output_strs) or not prompt_strs:
+    raise ValueError(
+      f"there are {len(prompt_strs)} prompts and {len(output_strs)} outputs; there must be "
+      "as many, and at least one"
+    )
+  prompts = [tokenizer.encode(text) for text in prompt_strs]
+  outputs = [tokenizer.encode(text, add_special_tokens=False) for text in output_strs]
+  texts = [a + b for a, b in zip(prompts, outputs, strict=True)]
+  tokens, real = pad(texts, max(map(len, texts)))
+  starts = np.asarray([len(ids) for ids in prompts])[:, None]
+  response = real & (np.arange(tokens.shape[1]) >= starts)
+  return {
+    "input_ids": tokens[:, :-1],
+    "labels": tokens[:, 1:],
+    "response_mask": response[:, 1:],
+  }
+
+
+def _check_steps(count: int) -> None:
+  if count < 1:
+    raise ValueError(f"gradient_accumulation_steps is {count}; it must be at least 1")

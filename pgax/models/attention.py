@@ -57,6 +57,7 @@ def attend(
   positions: Array,
   slides: Array,
   parts: tuple[Memory, ...],
+  segments: Array | None = None,
 ) -> Array:
   """One exact softmax over all parts of the memory.
 
@@ -66,6 +67,8 @@ def attend(
     positions: `[N, G, L]` int32.
     slides: bool scalar, whether only the window is seen.
     parts: what can be seen.
+    segments: `[N, G, L]` int32, of the queries and of the keys of the only part; None
+      where a row is one text.
 
   Returns:
     Mixed values `[N, G, L, K, R, D]`, float32.
@@ -75,8 +78,10 @@ def attend(
     score = _scores(queries, keys) * (c.query_scalar or c.head_dim) ** -0.5
     if c.attention_softcap:
       score = jnp.tanh(score / c.attention_softcap) * c.attention_softcap
-    visible = _visible(c, positions, keys_at, slides)[:, :, None, None]
-    scores.append(jnp.where(visible, score, _HIDDEN))
+    visible = _visible(c, positions, keys_at, slides)
+    if segments is not None:
+      visible &= segments[..., None] == segments[:, :, None]
+    scores.append(jnp.where(visible[:, :, None, None], score, _HIDDEN))
   probs = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
   ends = np.cumsum([score.shape[-1] for score in scores])[:-1]
   split = jnp.split(probs, ends, axis=-1)
@@ -130,7 +135,13 @@ class Attention(nn.Module):
     return tuple(heads)
 
   def __call__(
-    self, x: Array, positions: Array, turn: Array, slides: Array, memory: tuple[Memory, ...]
+    self,
+    x: Array,
+    positions: Array,
+    turn: Array,
+    slides: Array,
+    memory: tuple[Memory, ...],
+    segments: Array | None = None,
   ) -> tuple[Array, Array, Array]:
     """Reads `x`, and attends to it and to what the memory holds.
 
@@ -140,6 +151,8 @@ class Attention(nn.Module):
       turn: `[2, N, G, L, D / 2]`, cosines and sines of the positions.
       slides: bool scalar, whether the layer sees only its window.
       memory: what came before, in any number of parts.
+      segments: `[N, G, L]` int32, the text that each token is of, where a row holds
+        several; there is no memory then.
 
     Returns:
       The output `[N, G, L, E]`, and the keys and values `[N, G, K, L, D]` of these tokens.
@@ -154,7 +167,7 @@ class Attention(nn.Module):
     # Scores are computed anew in the backward pass: they are the largest arrays by far, and
     # writing them for every layer of the scan takes longer than multiplying again.
     recomputed = jax.checkpoint(attend, prevent_cse=False, static_argnums=0)
-    mixed = recomputed(c, queries, positions, slides, parts)
+    mixed = recomputed(c, queries, positions, slides, parts, segments)
     heads = mixed.reshape(*x.shape[:3], c.num_heads, c.head_dim).astype(x.dtype)
     out = jnp.einsum("nglhd,hde->ngle", heads, self.out.astype(x.dtype))
     if c.out_bias:

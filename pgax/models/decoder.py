@@ -32,7 +32,7 @@ class Block(nn.Module):
   def __call__(
     self,
     x: Array,
-    shared: tuple[Array, Array, tuple[Array, ...], tuple[Array | None, ...]],
+    shared: tuple[Array, Array, tuple[Array, ...], tuple[Array | None, ...], Array | None],
     slides: Array,
     remembered: tuple[tuple[Array, Array], ...],
   ) -> tuple[Array, tuple[Array, Array]]:
@@ -41,22 +41,25 @@ class Block(nn.Module):
     Args:
       x: `[N, G, L, E]`.
       shared: positions `[N, G, L]`; cosines and sines `[kinds, 2, N, G, L, D / 2]`, kind 1
-        for sliding layers if they have their own; positions of the memory's parts; and
-        for each part the rows `[N, G]` of it that completions read, or None.
+        for sliding layers if they have their own; positions of the memory's parts;
+        for each part the rows `[N, G]` of it that completions read, or None; and the
+        segments `[N, G, L]` of the tokens, or None.
       slides: bool scalar, whether the layer sees only its window.
       remembered: keys and values of the memory's parts, of this layer.
 
     Returns:
       The new `x`, and the keys and values `[N, G, K, L, D]` of these tokens.
     """
-    positions, turns, memory_positions, rows = shared
+    positions, turns, memory_positions, rows, segments = shared
     turn = turns[0] if len(turns) == 1 else turns[slides.astype(jnp.int32)]
     # Looked up layer by layer: all layers at once would be a second copy of the prompts.
     memory = tuple(
       (pick(keys, which), pick(values, which), at)
       for (keys, values), at, which in zip(remembered, memory_positions, rows, strict=True)
     )
-    out, *new = self.attention(self.attention_norm(x), positions, turn, slides, memory)
+    out, *new = self.attention(
+      self.attention_norm(x), positions, turn, slides, memory, segments
+    )
     x = x + (self.attention_post_norm(out) if self.config.post_norms else out)
     out = self.mlp(self.mlp_norm(x))
     x = x + (self.mlp_post_norm(out) if self.config.post_norms else out)
@@ -116,10 +119,30 @@ class Decoder(nn.Module):
     return self.unembed(hidden), cache
 
   def features(
-    self, tokens: Array, positions: Array, cache: Cache | None = None
+    self,
+    tokens: Array,
+    positions: Array,
+    cache: Cache | None = None,
+    segments: Array | None = None,
   ) -> tuple[Array, Cache]:
-    """The last hidden states `[N, G, L, E]`, and the cache; as `__call__` otherwise."""
+    """The last hidden states, and the cache.
+
+    Args:
+      tokens: as for `__call__`.
+      positions: as for `__call__`; with segments, of each token in its own text.
+      cache: as for `__call__`.
+      segments: `[N, G, L]` int32, where rows are packed with several texts: a token sees
+        those of its own segment only. None where each row is one text.
+
+    Returns:
+      `[N, G, L, E]`, and a `Cache`, which is of no use with segments.
+
+    Raises:
+      ValueError: for segments with a cache, which would be of no segment.
+    """
     c = self.config
+    if segments is not None and cache is not None:
+      raise ValueError("segments are given with a cache; packed rows have none before them")
     x = self.embedding[tokens]
     x = (x * c.embed_dim**0.5 if c.scale_embeddings else x).astype(c.dtype)
     if cache is None:
@@ -128,7 +151,7 @@ class Decoder(nn.Module):
     memory = [(part, rows) for part, rows in memory if part is not None]
     memory_positions = tuple(pick(part.positions, rows) for part, rows in memory)
     which = tuple(rows for _, rows in memory)
-    shared = (positions, self._turns(positions), memory_positions, which)
+    shared = (positions, self._turns(positions), memory_positions, which, segments)
     remembered = tuple((part.keys, part.values) for part, _ in memory)
     x, (keys, values) = self.blocks(x, shared, jnp.array(c.slides), remembered)
     return self.final_norm(x), append(cache, Segment(keys, values, positions))

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from pgax.models.cache import Cache, share_prefix, token_positions
+from pgax.models.cache import NEVER, Cache, share_prefix, token_positions
 from pgax.models.decoder import Decoder
 from pgax.models.heads import Critic
 from pgax.types import Array, PyTree
@@ -65,6 +65,31 @@ def completion_features(
   hidden, _ = model.apply(params, tokens, positions, cache, method=model.features)
   before = jnp.broadcast_to(before, (*hidden.shape[:2], 1, hidden.shape[-1]))
   return jnp.concatenate([before, hidden[:, :, :-1]], axis=2)
+
+
+def row_features(
+  model: Decoder, params: PyTree, tokens: Array, positions: Array, segments: Array
+) -> Array:
+  """Hidden states before every token of rows that hold one text or several.
+
+  Args:
+    model: the decoder.
+    params: its parameters.
+    tokens: `[R, L]` int32.
+    positions: `[R, L]` int32, of each token in its own text.
+    segments: `[R, L]` int32, the number of that text in its row from 1 on; 0 for padding.
+
+  Returns:
+    `[R, L, E]`; entry `t` is that of the token before `t` in the row, which is of no use
+    where a text begins.
+  """
+  positions = jnp.where(segments > 0, positions, NEVER)
+  one = (x[:, None] for x in (tokens, positions, segments))  # groups of one
+  tokens, positions, segments = one
+  hidden, _ = model.apply(
+    params, tokens, positions, segments=segments, method=model.features
+  )
+  return jnp.roll(hidden[:, 0], 1, axis=1)
 
 
 def completion_logits(

@@ -51,14 +51,17 @@ def token_mean(mask: Array) -> Array:
   return mask * _inverse(jnp.sum(mask))
 
 
-def fixed_length(mask: Array, max_length: int) -> Array:
+def fixed_length(mask: Array, max_length: float, sequences: Array | None = None) -> Array:
   """Sum over a sequence's tokens divided by a constant, then mean over sequences.
 
-  `w = 1 / (L_max * number of sequences)`. Source: Dr. GRPO, arXiv 2503.20783.
+  `w = 1 / (L_max * number of sequences)`. Source: Dr. GRPO, arXiv 2503.20783; with any
+  constant also the `masked_normalize` of Stanford's CS336, assignment 5.
 
   Args:
     mask: `[..., T]` bool or 0/1; all leading axes together are the batch.
     max_length: the constant `L_max`, in tokens; usually the sampler's token limit.
+    sequences: scalar, their number, where a row of the mask holds several or none; by
+      default every row with a token is one.
 
   Returns:
     `[..., T]` float32 weights.
@@ -68,10 +71,10 @@ def fixed_length(mask: Array, max_length: int) -> Array:
   """
   if max_length <= 0:
     raise ValueError(f"max_length is {max_length}; it must be a positive number of tokens")
-  return sequence_sum(mask) / max_length
+  return sequence_sum(mask, sequences) / max_length
 
 
-def sequence_sum(mask: Array) -> Array:
+def sequence_sum(mask: Array, sequences: Array | None = None) -> Array:
   """Sum over a sequence's tokens, then mean over sequences.
 
   `w = 1 / number of sequences`: the weight under which a sum of token log-probabilities
@@ -79,9 +82,11 @@ def sequence_sum(mask: Array) -> Array:
 
   Args:
     mask: `[..., T]` bool or 0/1; all leading axes together are the batch.
+    sequences: scalar, their number; as for `fixed_length`.
 
   Returns:
     `[..., T]` float32 weights.
   """
   mask = jnp.asarray(mask, jnp.float32)
-  return mask * _inverse(_num_sequences(mask))
+  count = _num_sequences(mask) if sequences is None else sequences
+  return mask * _inverse(jnp.asarray(count, jnp.float32))

@@ -1,6 +1,6 @@
 """What a run looks like: curves and completions, as pictures and HTML."""
 
-from pgax.report.curves import draw_curves, save_curves
+from pgax.report.curves import draw_curves
 from pgax.report.page import write_report
 from pgax.report.tokens import completion_html, samples_html
 
@@ -8,6 +8,5 @@ __all__ = [
   "completion_html",
   "draw_curves",
   "samples_html",
-  "save_curves",
   "write_report",
 ]

@@ -1,13 +1,14 @@
 """Learning curves as a picture."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 # Panel title, unit of its axis, and the metrics drawn in it with their labels.
-PANELS = (
+Panel = tuple[str, str, Mapping[str, str]]
+
+PANELS: tuple[Panel, ...] = (
   (
     "accuracy and reward",
     "",
@@ -31,6 +32,15 @@ PANELS = (
 )
 
 
+# Of the supervised stage.
+SUPERVISED_PANELS: tuple[Panel, ...] = (
+  ("accuracy", "", {"eval/accuracy": "held out, greedy"}),
+  ("loss", "nats per token", {"loss": ""}),
+  ("gradient norm", "before clipping", {"grad_norm": ""}),
+  ("padding", "fraction", {"tokens/padding": "of the rows' tokens"}),
+)
+
+
 def series(rows: Sequence[Mapping], name: str) -> tuple[list[int], list[float]]:
   """Steps and values of a metric, where it was measured and is finite."""
   pairs = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
@@ -38,20 +48,30 @@ def series(rows: Sequence[Mapping], name: str) -> tuple[list[int], list[float]]:
   return list(steps), list(values)
 
 
-def draw_curves(rows: Sequence[Mapping], title: str) -> Figure:
+def draw_curves(
+  rows: Sequence[Mapping],
+  title: str,
+  panels: Sequence[Panel] = PANELS,
+  steps_of: str = "reinforcement",
+) -> Figure:
   """Draws the metrics of a run.
 
   Args:
-    rows: of `metrics.jsonl`.
+    rows: of `metrics.jsonl`, or of `supervised.jsonl`.
     title: of the picture.
+    panels: what to draw, four in a line.
+    steps_of: the stage that the steps are counted in.
 
   Returns:
-    A figure with a panel for each of `PANELS`.
+    A figure with a panel for each of `panels`.
   """
-  figure = Figure(figsize=(13, 6), layout="constrained")
+  columns = min(len(panels), 4)
+  lines = -(-len(panels) // columns)
+  figure = Figure(figsize=(13, 3 * lines), layout="constrained")
   FigureCanvasAgg(figure)
   figure.suptitle(title)
-  for axes, (name, unit, metrics) in zip(figure.subplots(2, 4).flat, PANELS, strict=True):
+  grid = figure.subplots(lines, columns, squeeze=False).flat
+  for axes, (name, unit, metrics) in zip(grid, panels, strict=True):
     for metric, label in metrics.items():
       steps, values = series(rows, metric)
       sparse = len(steps) < len(rows) / 2  # measured now and then: show where
@@ -66,10 +86,5 @@ def draw_curves(rows: Sequence[Mapping], title: str) -> Figure:
       axes.set_yscale("log")
     if unit == "fraction":
       axes.set_ylim(-0.03, 1.03)
-  figure.supxlabel("reinforcement step", fontsize=9)
+  figure.supxlabel(f"{steps_of} step", fontsize=9)
   return figure
-
-
-def save_curves(rows: Sequence[Mapping], title: str, path: Path) -> None:
-  """Writes the picture of `draw_curves` to a PNG file."""
-  draw_curves(rows, title).savefig(path, dpi=110)

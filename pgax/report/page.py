@@ -5,7 +5,7 @@ import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pgax.report.curves import save_curves, series
+from pgax.report.curves import SUPERVISED_PANELS, draw_curves, series
 from pgax.report.tokens import samples_html
 
 _STYLE = """
@@ -43,7 +43,10 @@ def _of(samples: Sequence[Mapping], split: str) -> dict[int, list[Mapping]]:
 
 
 def page_html(
-  rows: Sequence[Mapping], samples: Sequence[Mapping], title: str, picture: bytes
+  rows: Sequence[Mapping],
+  samples: Sequence[Mapping],
+  title: str,
+  pictures: Mapping[str, bytes],
 ) -> str:
   """The page as text.
 
@@ -51,7 +54,7 @@ def page_html(
     rows: of `metrics.jsonl`.
     samples: of `samples.jsonl`.
     title: of the page.
-    picture: the curves, as PNG.
+    pictures: PNG files of curves, by their names.
 
   Returns:
     HTML.
@@ -63,8 +66,9 @@ def page_html(
       f'<p>Held-out accuracy <span class="big">{accuracy[0]:.1%} &rarr; '
       f"{accuracy[-1]:.1%}</span> from step {steps[0]} to step {steps[-1]}.</p>"
     )
-  encoded = base64.b64encode(picture).decode()
-  parts.append(f'<img alt="learning curves" src="data:image/png;base64,{encoded}">')
+  for name, picture in pictures.items():
+    encoded = base64.b64encode(picture).decode()
+    parts.append(f'<img alt="{name}" src="data:image/png;base64,{encoded}">')
   parts.append(f"<h2>Training completions</h2>{_SWITCH}")
   for step, some in _of(samples, "train").items():
     parts.append(f"<h3>step {step}</h3>{samples_html(some)}")
@@ -80,22 +84,33 @@ def page_html(
 
 
 def write_report(
-  rows: Sequence[Mapping], samples: Sequence[Mapping], title: str, folder: Path
+  rows: Sequence[Mapping],
+  samples: Sequence[Mapping],
+  title: str,
+  folder: Path,
+  supervised: Sequence[Mapping] = (),
 ) -> Path:
-  """Writes `curves.png` and `index.html`.
+  """Writes `index.html` and its pictures, `curves.png` and `supervised.png`.
 
   Args:
     rows: of `metrics.jsonl`.
     samples: of `samples.jsonl`.
     title: of the run.
     folder: where; made if it is not there.
+    supervised: rows of `supervised.jsonl`; without any there is no picture of them.
 
   Returns:
     Path of the page.
   """
   folder.mkdir(parents=True, exist_ok=True)
-  picture, page = folder / "curves.png", folder / "index.html"
-  save_curves(rows, title, picture)
-  text = page_html(rows, samples, title, picture.read_bytes())
-  page.write_text(text, encoding="utf-8")
+  pictures = {"curves": draw_curves(rows, title)}
+  if supervised:
+    told = f"{title}: supervised steps"
+    panels = [p for p in SUPERVISED_PANELS if any(series(supervised, x)[0] for x in p[2])]
+    pictures["supervised"] = draw_curves(supervised, told, panels, "supervised")
+  for name, figure in pictures.items():
+    figure.savefig(folder / f"{name}.png", dpi=110)
+  pictures = {name: (folder / f"{name}.png").read_bytes() for name in pictures}
+  page = folder / "index.html"
+  page.write_text(page_html(rows, samples, title, pictures), encoding="utf-8")
   return page

@@ -58,21 +58,42 @@ class OptimizerConfig:
 class SupervisedConfig:
   """Supervised training on worked solutions, before any reward.
 
+  The loss is the negative log-likelihood of the solutions' tokens, EOS included; prompts
+  are read and not learned.
+
   Attributes:
-    steps: optimizer steps; 0 for no warm start.
-    batch_size: solutions in a step.
-    optimizer: of the warm start.
+    steps: optimizer steps; 0 for none of this stage.
+    batch_size: rows of tokens in a step, each with one solution unless they are packed.
+    row_tokens: width of rows that are packed with as many prompts and solutions as fit,
+      none of which sees another; 0 for one in a row, as wide as the limits on length.
+    normalize_constant: 0 takes the mean over all learned tokens of a step. Another number
+      divides the sum over each solution's tokens, and the mean over solutions is taken
+      (CS336's `masked_normalize`).
+    microbatches: parts that a step's gradient is computed in, to save memory; it does not
+      depend on it.
+    eval_every: steps between evaluations, the first of them before any step; 0 for none but
+      the one at the end, where reinforcement begins.
+    optimizer: of this stage.
   """
 
   steps: int = 1000
   batch_size: int = 32
+  row_tokens: int = 0
+  normalize_constant: float = 0.0
+  microbatches: int = 1
+  eval_every: int = 0
   optimizer: OptimizerConfig = OptimizerConfig(
     learning_rate=3e-3, warmup_steps=20, decay_steps=1000
   )
 
   def __post_init__(self):
-    _at_least(self, 0, "steps")
-    _at_least(self, 1, "batch_size")
+    _at_least(self, 0, "steps", "row_tokens", "normalize_constant", "eval_every")
+    _at_least(self, 1, "batch_size", "microbatches")
+    if self.batch_size % self.microbatches:
+      raise ValueError(
+        f"supervised.batch_size is {self.batch_size}; it must be a multiple of "
+        f"supervised.microbatches, which is {self.microbatches}"
+      )
     if 0 < self.optimizer.decay_steps < self.steps:
       raise ValueError(
         f"supervised.optimizer.decay_steps is {self.optimizer.decay_steps} and "

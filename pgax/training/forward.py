@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 
+from pgax.data.demonstrations import DemonstrationRows
 from pgax.models.decoder import Decoder
 from pgax.models.heads import Critic
-from pgax.models.scoring import completion_features, completion_outputs
+from pgax.models.scoring import completion_features, completion_outputs, row_features
 from pgax.ops import logprobs
 from pgax.types import Array, Batch, PyTree, Rollout
 
@@ -40,6 +41,18 @@ def completion_logp(
     Two arrays `[N, G, T]`, nats.
   """
   hidden = completion_features(model, params, prompt_tokens, prompt_mask, tokens, mask)
+  return _scores(model, params, hidden, tokens, temperature, chunk)
+
+
+def _scores(
+  model: Decoder,
+  params: PyTree,
+  hidden: Array,
+  tokens: Array,
+  temperature: float,
+  chunk: int,
+) -> tuple[Array, Array]:
+  """Log-probability and entropy of tokens `[N, G, T]` by the hidden states before them."""
 
   def score(part: tuple[Array, Array]) -> tuple[Array, Array]:
     some_hidden, some_tokens = part
@@ -61,6 +74,25 @@ def completion_logp(
   scored = jax.lax.map(jax.checkpoint(score), (cut(hidden), cut(tokens)))
   whole = (*tokens.shape[:2], count * chunk)
   return tuple(jnp.moveaxis(x, 0, 2).reshape(whole)[..., :length] for x in scored)
+
+
+def row_logp(
+  model: Decoder, params: PyTree, rows: DemonstrationRows, chunk: int = 128
+) -> Array:
+  """Log-probability of every token of packed rows, each text read by itself.
+
+  Args:
+    model: the decoder.
+    params: its parameters.
+    rows: texts, one or several in a row.
+    chunk: positions whose logits stand in memory at a time; see `completion_logp`.
+
+  Returns:
+    `[R, L]`, nats; of no use where a text begins and at padding.
+  """
+  hidden = row_features(model, params, rows.tokens, rows.positions, rows.segments)
+  logp, _ = _scores(model, params, hidden[:, None], rows.tokens[:, None], 1.0, chunk)
+  return logp[:, 0]
 
 
 def token_logp(

@@ -1,4 +1,4 @@
-"""The training loop: warm start, then reinforcement, evaluated and saved on the way."""
+"""The loop: supervised steps, then reinforcement, evaluated and saved on the way."""
 
 import dataclasses
 import functools
@@ -21,8 +21,9 @@ from pgax.training.run import Run
 from pgax.training.state import TrainState
 from pgax.training.workdir import open_workdir
 
-# A warm-start step is short, so its checkpoints are further apart.
-_WARM_STEPS_PER_STEP = 10
+_SUPERVISED = "supervised"
+# A supervised step is short, so its checkpoints are further apart.
+_SUPERVISED_STEPS_PER_STEP = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,45 +76,65 @@ def train(
 
 def _train(run: Run, workdir: Path, counts: Mapping[str, int], progress: bool) -> Result:
   config = run.config
-  state, warm = run.start(), config.supervised.steps
+  state, first = run.start(), config.supervised.steps
   done = int(state.step)
-  if done - warm > config.steps:
+  if done - first > config.steps:
     raise UserError(
-      f"steps is {config.steps}; the run in {workdir} has done {done - warm} already, and "
+      f"steps is {config.steps}; the run in {workdir} has done {done - first} already, and "
       "can only go further"
     )
   run.tokenizer.save_pretrained(workdir / "tokenizer")
   # The evaluation at step 0 is done again by a run that goes on from there.
-  log = Log(workdir, last=done - warm if done > warm else -1)
+  log = Log(workdir, last=done - first if done > first else -1)
   begun = False
   try:
     with Interrupt() as interrupt:
-      if done < warm:
-        state = _supervise(run, state, interrupt, progress)
-      if int(state.step) >= warm and not interrupt.requested:
+      if done < first:
+        state = _supervise(run, state, workdir, interrupt, progress)
+      if int(state.step) >= first and not interrupt.requested:
         begun, state = True, _reinforce(run, state, log, counts, interrupt, progress)
       log.flush()
       run.save(state)
   finally:
     run.checkpoints.close()
     log.close()
-  step = max(int(state.step) - warm, 0)
+  step = max(int(state.step) - first, 0)
   return Result(state, step, begun and step >= config.steps)
 
 
 def _supervise(
-  run: Run, state: TrainState, interrupt: Interrupt, progress: bool
+  run: Run, state: TrainState, workdir: Path, interrupt: Interrupt, progress: bool
 ) -> TrainState:
-  total, done = run.config.supervised.steps, int(state.step)
-  every = run.config.checkpoint_every * _WARM_STEPS_PER_STEP
-  with tqdm(total=total, initial=done, disable=not progress, desc="warm start") as bar:
-    while done < total and not interrupt.requested:
-      state, metrics = run.supervise(state)
-      done += 1
-      if done % every == 0 or done == total:
-        run.save(state)
-      bar.set_postfix(loss=f"{metrics['loss']:.3f}", refresh=False)
-      bar.update()
+  config, stage = run.config, run.config.supervised
+  done, shown = int(state.step), {}
+  log = Log(workdir, last=done or -1, stage=_SUPERVISED)
+
+  def evaluated() -> dict[str, float]:
+    found = run.evaluate(state)
+    shown["accuracy"] = f"{found.accuracy:.1%}"
+    return _told(found)
+
+  try:
+    if not done and stage.eval_every:
+      log.metrics(0, evaluated())
+    with tqdm(
+      total=stage.steps, initial=done, disable=not progress, desc=_SUPERVISED
+    ) as bar:
+      while done < stage.steps and not interrupt.requested:
+        state, metrics = run.supervise(state)
+        done += 1
+        if stage.eval_every and done % stage.eval_every == 0:
+          metrics |= evaluated()
+        log.metrics(done, metrics)
+        every = config.checkpoint_every * _SUPERVISED_STEPS_PER_STEP
+        if done % every == 0 or done == stage.steps:
+          log.flush()
+          run.save(state)
+        shown["loss"] = f"{metrics['loss']:.3f}"
+        bar.set_postfix(shown, refresh=False)
+        bar.update()
+  finally:
+    log.close()
   return state
 
 

@@ -39,12 +39,15 @@ class Log:
   Args:
     workdir: of the run.
     last: the last step that is not done again; rows beyond it are dropped.
+    stage: a stage with steps of its own, whose metrics go to `STAGE.jsonl` and
+      `tensorboard/STAGE`, and which keeps no samples; by default the run itself, with
+      `metrics.jsonl`, `samples.jsonl` and `tensorboard`.
   """
 
-  def __init__(self, workdir: Path, last: int):
-    self._metrics = workdir / "metrics.jsonl"
+  def __init__(self, workdir: Path, last: int, stage: str = ""):
+    self._metrics = workdir / f"{stage or 'metrics'}.jsonl"
     self._samples = workdir / "samples.jsonl"
-    for path in (self._metrics, self._samples):
+    for path in (self._metrics,) if stage else (self._metrics, self._samples):
       kept = [row for row in read_lines(path) if row["step"] <= last]
       temporary = path.with_suffix(".tmp")
       _write(temporary, kept, "w")
@@ -52,7 +55,7 @@ class Log:
     # It imports torch where there is one, which takes longer than all the rest.
     from tensorboardX import SummaryWriter
 
-    self._board = SummaryWriter(str(workdir / "tensorboard"), purge_step=last + 1)
+    self._board = SummaryWriter(str(workdir / "tensorboard" / stage), purge_step=last + 1)
 
   def metrics(self, step: int, values: Mapping[str, float]) -> None:
     """Writes the scalars of a step."""

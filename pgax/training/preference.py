@@ -11,9 +11,10 @@ import numpy as np
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from pgax.data.demonstrations import CollateDemonstrations
 from pgax.data.pipeline import batches
 from pgax.data.preferences import CollatePreferences, PreferenceBatch
-from pgax.data.prompts import CollateDemonstrations, CollatePrompts
+from pgax.data.prompts import CollatePrompts
 from pgax.models import Critic, Decoder, hf
 from pgax.models.heads import headless, with_decoder
 from pgax.models.partitioning import batch_sharding, param_shardings

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
 from pgax.algorithms import Algorithm, loss, prepare
-from pgax.data.prompts import CollateDemonstrations
+from pgax.data.demonstrations import CollateDemonstrations
 from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.rewards.code.sandbox import Limits
@@ -103,11 +103,11 @@ def _check_devices(config: RunConfig, mesh: Mesh) -> None:
       f"sampling.prompts is {config.sampling.prompts}; it must be a multiple of "
       f"scoring.parts * devices = {config.scoring.parts} * {devices}"
     )
-  warm = config.supervised
-  if warm.steps and warm.batch_size % devices:
+  stage = config.supervised
+  if stage.steps and stage.batch_size % (stage.microbatches * devices):
     raise ValueError(
-      f"supervised.batch_size is {warm.batch_size}; it must be a multiple of the {devices} "
-      "devices that a batch is spread over"
+      f"supervised.batch_size is {stage.batch_size}; it must be a multiple of "
+      f"microbatches * devices = {stage.microbatches} * {devices}"
     )
 
 
@@ -288,6 +288,12 @@ def _check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> 
     for index in _checked(examples):
       check(demonstrations.prompts.ids(examples[index]))
   if config.supervised.steps:
+    width = config.supervised.row_tokens
+    if width and width < demonstrations.width:
+      raise ValueError(
+        f"supervised.row_tokens is {width}; a prompt and a solution may have "
+        f"{demonstrations.width} together (sampling.max_prompt_tokens and max_tokens)"
+      )
     for index in _checked(config.task.train):
       check(demonstrations.ids(config.task.train[index]))
 

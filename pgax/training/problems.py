@@ -2,10 +2,13 @@
 
 import dataclasses
 
+import grain
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.chat import Chat
+from pgax.data.demonstrations import CollateDemonstrations, packed_batches
 from pgax.data.limits import within_limit
+from pgax.data.pipeline import batches
 from pgax.data.prompts import CollatePrompts
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
@@ -26,6 +29,25 @@ def prompt_collator(
     except ValueError as error:
       raise UserError(str(error)) from None
   return CollatePrompts(tokenizer, config.sampling.max_prompt_tokens, chat)
+
+
+def demonstration_batches(
+  config: RunConfig, prompts: CollatePrompts
+) -> grain.DatasetIterator:
+  """Batches of worked solutions, one in a row or packed, as a run is configured.
+
+  Args:
+    config: the run.
+    prompts: how it makes batches of prompts.
+
+  Returns:
+    An iterator of `DemonstrationRows` in the order of the run's seed.
+  """
+  collate = CollateDemonstrations(prompts, config.sampling.max_tokens)
+  stage, train, seed = config.supervised, config.task.train, 2 * config.seed
+  if stage.row_tokens:
+    return packed_batches(train, collate, stage.batch_size, stage.row_tokens, seed)
+  return batches(train, collate, stage.batch_size, seed)
 
 
 def fit_problems(

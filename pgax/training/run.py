@@ -10,7 +10,6 @@ import jax
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.pipeline import batches
-from pgax.data.prompts import CollateDemonstrations
 from pgax.data.tasks import fingerprint
 from pgax.models import hf, lora
 from pgax.models.decoder import Decoder
@@ -25,7 +24,7 @@ from pgax.training.health import check_finite, check_sampler
 from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import end_ids, load_params
-from pgax.training.problems import prompt_collator
+from pgax.training.problems import demonstration_batches, prompt_collator
 from pgax.training.records import Sample, make_samples
 from pgax.training.reward_model import load_reward_model
 from pgax.training.rollout import Stopwatch
@@ -67,7 +66,6 @@ class Run:
     self.model = Decoder(config.model)
     sampling = config.sampling
     self.collate = prompt_collator(config, tokenizer)
-    demonstrations = CollateDemonstrations(self.collate, sampling.max_tokens)
     self.sampler = make_sampler(
       sampling, self.model, tokenizer, self.mesh, end_ids(config, tokenizer)
     )
@@ -86,7 +84,11 @@ class Run:
     self.abstract = abstract_state(self.learner, self.mesh)
     self.shardings = shardings_of(self.abstract)
     self.supervised_step = make_supervised_step(
-      self.supervised_learner, chunk=config.logit_chunk, shardings=self.shardings
+      self.supervised_learner,
+      normalize_constant=config.supervised.normalize_constant,
+      microbatches=config.supervised.microbatches,
+      chunk=config.logit_chunk,
+      shardings=self.shardings,
     )
     make_step = functools.partial(
       make_train_step,
@@ -100,10 +102,10 @@ class Run:
     self.pretraining = critic.pretraining if critic else 0
     self.train_step = make_step()
     self.value_step = make_step(learn_policy=False) if self.pretraining else None
-    train, warm = config.task.train, config.supervised
+    train = config.task.train
     # Each stage has its own data iterator, and its own shuffle.
     self.iterators = {
-      "supervised": batches(train, demonstrations, warm.batch_size, 2 * config.seed),
+      "supervised": demonstration_batches(config, self.collate),
       "reinforce": batches(train, self.collate, sampling.prompts, 2 * config.seed + 1),
     }
     self.problems = fingerprint(train)
@@ -171,12 +173,12 @@ class Run:
       raise UserError(str(error)) from error
 
   def supervise(self, state: TrainState) -> tuple[TrainState, dict[str, float]]:
-    """One step of the warm start; the last one makes the policy its own reference."""
-    batch = self._next("supervised")
-    arrays = (batch.prompts.tokens, batch.prompts.mask, batch.tokens, batch.mask)
-    arrays = jax.device_put(arrays, batch_sharding(self.mesh))
-    state, told = self.supervised_step(state, *arrays)
-    metrics = {name: float(value) for name, value in told.items()}
+    """A step on worked solutions; the last one makes the policy its own reference."""
+    rows = jax.device_put(self._next("supervised"), batch_sharding(self.mesh))
+    watch = Stopwatch()
+    state, told = self.supervised_step(state, rows)
+    metrics = {"time/train": watch.lap(state)}
+    metrics |= {name: value.item() for name, value in told.items()}
     step = int(state.step)
     check_finite(step, metrics)
     if step == self.config.supervised.steps:

@@ -53,6 +53,10 @@ def correct(part):
   return jnp.where(MASK, part(LIVE, ROLLOUT.logp, MASK), 0)
 
 
+def keep(part):
+  return part(REWARDS, FEEDBACK.valid, ROLLOUT)
+
+
 def shape(part):
   return part(REWARDS, FEEDBACK.valid, ROLLOUT)
 
@@ -75,6 +79,8 @@ CALLS = {
   parts.GAE: (advantage, {"discount": 0.5, "lam": 0.2, "whiten": False}),
   parts.LengthAdaptiveGAE: (advantage, {"discount": 0.5, "alpha": 0.9, "whiten": False}),
   parts.LambdaReturn: (advantage, {"discount": 0.5, "lam": 0.2}),
+  parts.Imitation: (advantage, {}),
+  parts.RewardAbove: (keep, {"threshold": 0.7}),
   parts.PolicyGradient: (surrogate, {}),
   parts.Unclipped: (surrogate, {}),
   parts.Clipped: (surrogate, {"clip_low": 0.1, "clip_high": 0.5, "dual_clip": 1.5}),
@@ -195,7 +201,7 @@ def test_what_a_part_needs_is_said(part, field, told):
 
 
 def test_filters():
-  np.testing.assert_array_equal(filters.finished(ROLLOUT), ROLLOUT.finished)
+  np.testing.assert_array_equal(filters.finished(None, None, ROLLOUT), ROLLOUT.finished)
   rewards = np.array([[1, 1, 1], [1, 0, 1], [0, 1, np.nan], [0, np.nan, 0], [5, 6, 7]])
   valid = np.isfinite(rewards)
   valid[4] = False

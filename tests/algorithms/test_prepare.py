@@ -104,3 +104,23 @@ def test_shapes_are_checked():
       LOGP[:, :1],
       REF[:, :1],
     )
+
+
+@pytest.mark.parametrize("constant", [0.0, 5.0])
+def test_expert_iteration_is_the_likelihood_of_what_was_right(constant):
+  algorithm = algorithms.expert_iteration(0.25, constant)
+  valid = VALID.at[0, 1].set(False)
+  wild = jnp.where(valid, REWARDS, jnp.nan)
+  batch = prepare(algorithm, FEEDBACK.replace(rewards=wild, valid=valid))
+  right = np.asarray(valid & (REWARDS > 0.25))
+  assert 0 < right.sum() < valid.sum()
+  mask = np.asarray(ROLLOUT.mask) & right[..., None]
+  np.testing.assert_array_equal(batch.mask, mask)
+  total, _ = algorithms.loss(algorithm, LOGP, batch)
+  # Masked normalisation: each completion's sum over the constant, mean over completions.
+  sums = np.where(mask, LOGP, 0).sum(-1)
+  expected = sums[right].mean() / constant if constant else sums.sum() / mask.sum()
+  assert total == pytest.approx(-expected, rel=1e-5)
+  nothing = prepare(algorithm, FEEDBACK.replace(rewards=jnp.zeros_like(REWARDS)))
+  total, _ = algorithms.loss(algorithm, LOGP, nothing)
+  assert total == 0 and not np.any(nothing.mask)

@@ -43,6 +43,7 @@ OTHERS = {
   "max_batches": 5,
   "max_length": 9,
   "minibatches": 5,
+  "normalize_constant": 9.0,
   "overlong_buffer": 7,
   "overlong_coef": 0.5,
   "pretraining": 3,
@@ -51,6 +52,7 @@ OTHERS = {
   "tau": 0.3,
   "tau_neg": 3.0,
   "tau_pos": 2.0,
+  "threshold": 0.5,
   "value_clip": 0.3,
   "value_coef": 0.3,
 }
@@ -172,6 +174,12 @@ EXPECTED = {
   algorithms.copg: Algorithm(
     parts.GroupCentred(), parts.Contrastive(0.05), aggregation.sequence_mean
   ),
+  algorithms.expert_iteration: Algorithm(
+    parts.Imitation(),
+    parts.PolicyGradient(),
+    aggregation.token_mean,
+    keep=parts.RewardAbove(0.0),
+  ),
 }
 
 
@@ -244,6 +252,11 @@ def test_equal_values_hash_equal_and_can_be_replaced(preset):
   ("make", "told"),
   [
     (lambda: algorithms.grpo(epochs=0), "epochs is 0"),
+    (lambda: algorithms.expert_iteration(float("nan")), "threshold is nan"),
+    (
+      lambda: algorithms.expert_iteration(normalize_constant=-1.0),
+      r"normalize_constant is -1\.0; it must be 0 or positive",
+    ),
     (lambda: algorithms.grpo(minibatches=-1), "minibatches is -1"),
     (
       lambda: KLPenalty(kl.k1, kl.FixedController(0.1), "gradient"),

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pgax.data import CollateDemonstrations, CollatePrompts, batches, byte_tokenizer
+from pgax.data import CollatePrompts, batches, byte_tokenizer
 from pgax.types import Example
 
 EXAMPLES = [Example(f"{i}?", str(i), f"#### {i}") for i in range(10)]
@@ -74,16 +74,8 @@ def test_collated_arrays():
   assert batch.tokens.shape == (2, 6) and batch.tokens.dtype == np.int32
   np.testing.assert_array_equal(batch.mask.sum(-1), [3, 4])  # BOS in front
   assert np.all(batch.tokens[~batch.mask] == 0)
-  full = CollateDemonstrations(PROMPTS, max_tokens=8)(EXAMPLES[:2])
-  np.testing.assert_array_equal(full.mask.sum(-1), [7, 7])
-  assert np.all(full.tokens[:, 6] == TOKENIZER.eos_token_id)
 
 
 def test_nothing_is_cut():
   with pytest.raises(ValueError, match="prompt '123456' has 7 tokens.*allows 6"):
     PROMPTS([Example("123456", "x")])
-  demonstrations = CollateDemonstrations(PROMPTS, max_tokens=4)
-  with pytest.raises(ValueError, match="solution '#### 0' has 7 tokens.*allows 4"):
-    demonstrations(EXAMPLES[:1])
-  with pytest.raises(ValueError, match="has no solution"):
-    demonstrations([Example("1", "1")])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgax.data import byte_tokenizer
 from pgax.interop import cs336
 from tests.strategies import floats, masks
 
@@ -123,6 +124,31 @@ def test_gradients_of_microbatches_add_up():
   assert whole[1]["clipped"].shape == (8, 5)
 
 
+@given(floats(SHAPE, -3, 0), masks(SHAPE), st.floats(0.5, 20), st.integers(1, 4))
+def test_supervised_step(logp, mask, constant, steps):
+  loss, told, gradient = cs336.sft_microbatch_train_step(logp, mask, steps, constant)
+  sums = cs336.masked_normalize(logp, mask, constant, dim=-1)
+  assert loss == pytest.approx(-float(sums.mean()) / steps, rel=1e-4, abs=1e-6)
+  np.testing.assert_allclose(gradient, -1.0 * mask / (4 * constant * steps), rtol=1e-5)
+  assert told["tokens"] == mask.sum()
+
+
+def test_prompts_and_outputs():
+  tokenizer = byte_tokenizer()
+  prompts, outputs = ["ab", "c", "defg"], ["xyz", "", "1"]
+  found = cs336.tokenize_prompt_and_output(prompts, outputs, tokenizer)
+  assert {name: x.shape for name, x in found.items()} == dict.fromkeys(found, (3, 5))
+  ids, labels, mask = found["input_ids"], found["labels"], found["response_mask"]
+  np.testing.assert_array_equal(ids[:, 1:], labels[:, :-1])
+  told = [tokenizer.decode(row[at]) for row, at in zip(labels, mask, strict=True)]
+  assert told == outputs
+  whole = tokenizer.decode([ids[0, 0], *labels[0]], skip_special_tokens=True)
+  assert whole == "abxyz"
+  for bad in ([], ["ab"]):
+    with pytest.raises(ValueError, match=f"{len(bad)} prompts and 3 outputs"):
+      cs336.tokenize_prompt_and_output(bad, outputs, tokenizer)
+
+
 def test_what_is_refused():
   logp = jnp.zeros(SHAPE)
   for loss_type, missing in (
@@ -138,6 +164,10 @@ def test_what_is_refused():
     cs336.grpo_microbatch_train_step(
       logp, logp, 0, "no_baseline", raw_rewards=jnp.zeros(COLUMN)
     )
+  with pytest.raises(ValueError, match="gradient_accumulation_steps is 0"):
+    cs336.sft_microbatch_train_step(logp, logp, 0)
+  with pytest.raises(ValueError, match="max_length is -1"):
+    cs336.sft_microbatch_train_step(logp, logp, 1, -1)
   with pytest.raises(ValueError, match="group_size is 4; .* which is 6"):
     cs336.compute_group_normalized_rewards(reward_fn, TEXTS, TEXTS, 4, 0.0, True)
   with pytest.raises(ValueError, match="6 responses and 5 ground truths"):

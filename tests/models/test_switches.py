@@ -55,6 +55,34 @@ def test_a_sliding_layer_sees_its_window_and_no_more():
   np.testing.assert_array_equal(differs(both), everywhere & (np.arange(12) <= 8))
 
 
+def test_packed_texts_see_themselves_alone():
+  model = changed(
+    sliding_window=3,
+    sliding_layers=(True, False),
+    local_rope_theta=100.0,
+    attention_softcap=5.0,
+  )
+  # A text of 7 tokens and one of 5 in a row, against each in a row of its own.
+  segments = np.where(np.arange(12) < 7, 1, 2).astype(np.int32)
+  positions = np.where(segments == 1, np.arange(12), np.arange(12) - 7).astype(np.int32)
+
+  @jax.jit
+  def hidden(tokens, positions, segments):
+    return model.apply(
+      tiny.params(), tokens, positions, segments=segments, method=model.features
+    )[0]
+
+  packed = hidden(TOKENS, positions[None, None], segments[None, None])[0, 0]
+  for number, begin, end in ((1, 0, 7), (2, 7, 12)):
+    alone = np.roll(TOKENS, -begin, axis=-1)  # what is behind a text it does not see
+    found = hidden(alone, POSITIONS, np.full_like(TOKENS, number))[0, 0]
+    np.testing.assert_allclose(
+      packed[begin:end], found[: end - begin], rtol=1e-5, atol=1e-5
+    )
+  mixed = hidden(TOKENS, positions[None, None], np.ones_like(TOKENS))[0, 0]
+  assert np.abs(mixed[7:] - packed[7:]).max() > 1e-2  # the segments make the difference
+
+
 def test_recomputation_changes_no_gradient():
   loss, gradient = logits_and_gradient(tiny.MODEL)
   again, gradient_again = logits_and_gradient(changed(remat=True))

@@ -25,6 +25,13 @@ def test_worked_losses():
   assert np.sum(aggregation.sequence_sum(mask) * losses) == pytest.approx(33 / 2)
 
 
+def test_rows_of_several_sequences():
+  mask = np.arange(7) < np.array([[4], [7], [0]])
+  for kind in (aggregation.sequence_sum, lambda m, n: aggregation.fixed_length(m, 1.0, n)):
+    np.testing.assert_allclose(np.asarray(kind(mask, 5))[mask], 1 / 5)
+    assert not np.any(kind(mask, 0))
+
+
 def test_worked_gradients():
   mask = np.arange(7) < np.array([[4], [7]])
   by_sequence = np.asarray(aggregation.sequence_mean(mask))

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from pgax import algorithms
+from pgax.data.demonstrations import DemonstrationRows
 from pgax.data.prompts import CollatePrompts, PromptBatch
 from pgax.models import lora
 from pgax.models.partitioning import batch_sharding
@@ -22,6 +23,7 @@ from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
 from pgax.training.state import abstract_state, init_state, shardings_of
 from pgax.training.step import make_train_step
+from pgax.training.supervised import make_supervised_step
 from pgax.types import Example
 from tests import tiny
 
@@ -57,6 +59,8 @@ def main(fsdp: int, model: int, rank: int) -> None:
   gradient = jax.tree.map(lambda a, b: a - b, start, jax.device_get(state.params))
   state, _ = step(state, rollout, feedback)
   assert step._cache_size() == 1  # the second step is the first one's program
+  supervised = make_supervised_step(learner, microbatches=2, shardings=shardings)
+  _, taught = supervised(init_state(learner, mesh, 0), jax.device_put(_rows(), place))
   embedding = lora.apply(adapters, state.base, state.params)["params"]["embedding"]
   result = {
     "devices": jax.device_count(),
@@ -65,10 +69,19 @@ def main(fsdp: int, model: int, rank: int) -> None:
     "drawn": np.asarray(drawn.tokens).tolist(),
     "queued": np.asarray(queued.tokens).tolist(),
     "evaluated": [sample.completion for sample in evaluated.samples],
-    "metrics": {name: float(value) for name, value in told.metrics.items()},
+    "metrics": {name: float(value) for name, value in told.metrics.items()}
+    | {f"supervised/{name}": value.item() for name, value in taught.items()},
     "gradient": [np.asarray(x).ravel()[:64].tolist() for x in jax.tree.leaves(gradient)],
   }
   print(json.dumps(result))
+
+
+def _rows() -> DemonstrationRows:
+  """Rows of two texts of ten tokens each, the second half of each learned."""
+  tokens = np.random.default_rng(0).integers(3, 259, (16, 20), np.int32)
+  positions = np.broadcast_to(np.arange(20, dtype=np.int32) % 10, tokens.shape)
+  segments = np.broadcast_to(np.arange(20, dtype=np.int32) // 10 + 1, tokens.shape)
+  return DemonstrationRows(tokens, positions >= 5, positions, segments)
 
 
 if __name__ == "__main__":

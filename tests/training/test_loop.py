@@ -62,7 +62,12 @@ ALGORITHM = dataclasses.replace(
   baseline=algorithms.MovingAverage(0.5),
   refill=algorithms.DynamicSampling(2),
 )
-CONFIG = tiny.run_config(algorithm=ALGORITHM, microbatches=2)
+# Packed rows too, whose iterator holds texts that wait for the next batch.
+SUPERVISED = dataclasses.replace(
+  tiny.run_config().supervised, row_tokens=44, eval_every=4, microbatches=2
+)
+SHARED = {"algorithm": ALGORITHM, "microbatches": 2, "supervised": SUPERVISED}
+CONFIG = tiny.run_config(**SHARED)
 
 
 def run(workdir, config=CONFIG):
@@ -143,33 +148,37 @@ def test_interrupted_and_given_again(whole, tmp_path, monkeypatch, stop_after, n
   second = run(tmp_path)
   assert second.finished and len(calls) == 11
   assert_same_state(second.state, whole[0].state)
-  for name in ("metrics.jsonl", "samples.jsonl"):
+  for name in ("supervised.jsonl", "metrics.jsonl", "samples.jsonl"):
     assert without_times(tmp_path / name) == without_times(whole[1] / name)
 
 
-def test_died_between_checkpoints(whole, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+  ("stage", "metric", "steps"),
+  [
+    ("supervised", "demonstrations", [0, 1, 2, 3]),
+    ("metrics", "reward/mean", [0, 1, 2, 3]),
+  ],
+)
+def test_died_between_checkpoints(whole, tmp_path, monkeypatch, stage, metric, steps):
   real, died = Log.metrics, []
 
   def dying(self, step, values):
     real(self, step, values)
-    if step == 3 and not died:
+    if step == 3 and metric in values and not died:
       died.append(step)
       raise MemoryError  # leaves a row that is past the last checkpoint
 
   monkeypatch.setattr(Log, "metrics", dying)
   with pytest.raises(MemoryError):
     run(tmp_path)
-  assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0, 1, 2, 3]
+  assert [row["step"] for row in read_lines(tmp_path / f"{stage}.jsonl")] == steps
   assert_same_state(run(tmp_path).state, whole[0].state)
-  assert without_times(tmp_path / "metrics.jsonl") == without_times(
-    whole[1] / "metrics.jsonl"
-  )
+  for name in ("supervised.jsonl", "metrics.jsonl"):
+    assert without_times(tmp_path / name) == without_times(whole[1] / name)
 
 
 def test_done_is_done_and_can_go_further(whole, tmp_path):
-  longer = tiny.run_config(
-    algorithm=CONFIG.algorithm, microbatches=CONFIG.microbatches, steps=7
-  )
+  longer = tiny.run_config(**SHARED, steps=7)
   again = run(whole[1])
   assert_same_state(again.state, whole[0].state)
   straight = run(tmp_path, longer)
@@ -178,9 +187,20 @@ def test_done_is_done_and_can_go_further(whole, tmp_path):
 
 
 def test_seed_decides(whole, tmp_path):
-  other = run(tmp_path, tiny.run_config(algorithm=CONFIG.algorithm, microbatches=2, seed=1))
+  other = run(tmp_path, tiny.run_config(**SHARED, seed=1))
   theirs = whole[0].state.params["params"]["embedding"]
   assert np.any(other.state.params["params"]["embedding"] != theirs)
+
+
+def test_supervised_steps_are_told(whole):
+  rows = read_lines(whole[1] / "supervised.jsonl")
+  assert [row["step"] for row in rows] == list(range(7))
+  assert {row["step"] for row in rows if "eval/accuracy" in row} == {0, 4}
+  for row in rows[1:]:
+    assert row["loss"] > 0 and row["grad_norm"] > 0 and row["demonstrations"] >= 4
+    assert 0 < row["tokens/learned"] < 4 * 44 and 0 <= row["tokens/padding"] < 0.6
+  assert rows[-1]["loss"] < rows[1]["loss"]
+  assert list((whole[1] / "tensorboard" / "supervised").iterdir())
 
 
 def test_each_step_samples_anew(whole):
@@ -284,7 +304,7 @@ def test_without_a_warm_start(tmp_path):
 
 
 def test_fewer_steps_than_done_is_refused(whole, tmp_path):
-  fewer = tiny.run_config(algorithm=CONFIG.algorithm, microbatches=2, steps=3)
+  fewer = tiny.run_config(**SHARED, steps=3)
   with pytest.raises(UserError, match=r"steps is 3; the run in .* has done \d already"):
     run(whole[1], fewer)
 

@@ -70,6 +70,10 @@ ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
       "pretraining is 5 and steps is 5; the critic would learn in all of them",
     ),
     ({"algorithm": algorithms.dapo(overlong_buffer=17)}, "buffer is 17"),
+    (
+      {"supervised": SupervisedConfig(row_tokens=20)},
+      "supervised.row_tokens is 20; a prompt and a solution may have 21 together",
+    ),
     ({"step_reward": addition_steps}, "step_reward is given, and advantage Group.* no use"),
     (
       {"algorithm": dataclasses.replace(algorithms.grpo(), greedy_baseline=True)},
@@ -161,6 +165,12 @@ def test_settings_of_parts():
       r"b2 is 1\.0; it must be at least 0 and below 1",
     ),
     (lambda: tiny.OptimizerConfig(learning_rate=float("inf")), "learning_rate is inf"),
+    (lambda: SupervisedConfig(normalize_constant=-1.0), r"normalize_constant is -1\.0"),
+    (lambda: SupervisedConfig(eval_every=-1), "eval_every is -1"),
+    (
+      lambda: SupervisedConfig(batch_size=6, microbatches=4),
+      "batch_size is 6; it must be a multiple of supervised.microbatches, which is 4",
+    ),
     (
       lambda: SupervisedConfig(steps=2000),
       "decay_steps is 1000 and supervised.steps is 2000",

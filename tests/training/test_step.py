@@ -19,7 +19,6 @@ from pgax.training.state import (
   step_keys,
 )
 from pgax.training.step import make_train_step
-from pgax.training.supervised import make_supervised_step
 from tests import tiny
 
 ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
@@ -181,27 +180,3 @@ def test_no_step_shares_a_key():
   key = jax.random.key(0)
   words = [jax.random.key_data(k) for s in range(50) for k in step_keys(key, s)]
   assert len({tuple(np.asarray(w).tolist()) for w in words}) == 100
-
-
-def test_supervised_step_learns_and_is_traced_once():
-  optimizer = make_optimizer(OptimizerConfig(learning_rate=3e-3, warmup_steps=0))
-  shardings = shardings_of(
-    abstract_state(tiny.learner(algorithms.grpo(), optimizer), make_mesh())
-  )
-  step = make_supervised_step(
-    tiny.learner(algorithms.grpo(), optimizer), shardings=shardings
-  )
-  state = tiny.state(algorithms.grpo(), optimizer)
-  arrays = (
-    ROLLOUT.prompt_tokens,
-    ROLLOUT.prompt_mask,
-    ROLLOUT.tokens[:, 0],
-    ROLLOUT.mask[:, 0],
-  )
-  losses = []
-  for _ in range(30):
-    state, told = step(state, *arrays)
-    losses.append(float(told["loss"]))
-  assert losses[0] == pytest.approx(np.log(260), rel=0.2)
-  assert losses[-1] < 0.5 * losses[0]
-  assert step._cache_size() == 1

@@ -20,6 +20,7 @@ from pgax.algorithms.parts.advantages import (
   StepsStandardised,
 )
 from pgax.algorithms.parts.critic import CrossEntropy, SquaredError
+from pgax.algorithms.parts.imitation import Imitation, RewardAbove
 from pgax.algorithms.parts.rewards import (
   Bounded,
   MissingEOS,
@@ -63,6 +64,7 @@ __all__ = [
   "GroupCentred",
   "GroupStandardised",
   "IcePop",
+  "Imitation",
   "LambdaReturn",
   "LeaveOneOut",
   "LengthAdaptiveGAE",
@@ -75,6 +77,7 @@ __all__ = [
   "ReferenceWeighted",
   "RelativeToMean",
   "ReturnToGo",
+  "RewardAbove",
   "SequenceClipped",
   "SequenceTruncated",
   "SoftGate",

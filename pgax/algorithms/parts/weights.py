@@ -15,7 +15,7 @@ class FixedLength:
       is the sampler's token limit.
   """
 
-  max_length: int | None = None
+  max_length: float | None = None
 
   def __call__(self, mask: Array) -> Array:
     limit = mask.shape[-1] if self.max_length is None else self.max_length

@@ -16,6 +16,7 @@ from pgax.algorithms.presets.group import (
   gspo,
   sapo,
 )
+from pgax.algorithms.presets.imitation import expert_iteration
 from pgax.algorithms.presets.policy_gradient import (
   maxrl,
   opo,
@@ -58,6 +59,7 @@ ALL = (
   a_lol,
   p3o,
   copg,
+  expert_iteration,
 )
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
   "dapo",
   "dppo",
   "dr_grpo",
+  "expert_iteration",
   "gmpo",
   "grpo",
   "grpo_process",
