@@ -395,18 +395,3 @@ class RunConfig:
         f"sampling.prompts is {self.sampling.prompts}; it must be a multiple of "
         f"minibatches * microbatches = {self.algorithm.minibatches} * {self.microbatches}"
       )
-    self._check_scoring_parts()
-
-  def _check_scoring_parts(self):
-    sampling, parts = self.sampling, self.scoring.parts
-    if sampling.prompts % parts:
-      raise ValueError(
-        f"scoring.parts is {parts}; it must divide sampling.prompts, which is "
-        f"{sampling.prompts}"
-      )
-    completions = sampling.prompts // parts * sampling.group
-    if sampling.slots > completions:
-      raise ValueError(
-        f"sampling.slots is {sampling.slots}; each of {parts} scoring.parts has "
-        f"{completions} completions"
-      )

@@ -111,6 +111,14 @@ ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
     ),
     ({"algorithm": algorithms.ppo(lam=95.0), "steps": 20}, r"lam is 95\.0"),
     ({"algorithm": algorithms.copg(beta=0.0)}, "beta is 0"),
+    (
+      {"scoring": ScoringConfig(parts=3)},
+      r"sampling.prompts is 4; it must be a multiple of scoring.parts \* devices = 3 \* 1",
+    ),
+    (
+      {"scoring": ScoringConfig(parts=2), "sampling": QUEUED},
+      "sampling.slots is 9; each of 2 scoring.parts has 8 completions",
+    ),
   ],
 )
 def test_a_bad_run_is_refused(changes, told):
@@ -125,14 +133,6 @@ def test_a_bad_run_is_refused(changes, told):
     (
       {"algorithm": algorithms.grpo(minibatches=2), "microbatches": 4},
       "multiple of minibatches \\* microbatches = 2 \\* 4",
-    ),
-    (
-      {"scoring": ScoringConfig(parts=3)},
-      "scoring.parts is 3; it must divide sampling.prompts, which is 4",
-    ),
-    (
-      {"scoring": ScoringConfig(parts=2), "sampling": QUEUED},
-      "sampling.slots is 9; each of 2 scoring.parts has 8 completions",
     ),
     ({"microbatches": 0}, "microbatches is 0; it must be at least 1"),
     ({"steps": -1}, "steps is -1"),
