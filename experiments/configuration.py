@@ -26,7 +26,7 @@ from pgax.types import Example
 _FUNCTION = "function"
 _CALLABLE = "callable"
 # Settings that are a function as it is.
-_FUNCTIONS = ("reward", "step_reward")
+_FUNCTIONS = ("reward", "step_reward", "answer")
 
 
 def entry(function: Callable, **arguments: Any) -> ConfigDict:
@@ -234,15 +234,15 @@ def to_json(config: ConfigDict) -> dict[str, Any]:
   written as `module:name` alone.
   """
 
-  def plain(value: Any, name: str) -> Any:
+  def plain(value: Any, bare: bool) -> Any:
     if isinstance(value, Mapping):
-      return {key: plain(item, key) for key, item in value.items()}
+      return {key: plain(item, key == _FUNCTION) for key, item in value.items()}
     if callable(value):
       path = f"{value.__module__}:{value.__qualname__}"
-      return path if name in (_FUNCTION, *_FUNCTIONS) else {_CALLABLE: path}
+      return path if bare else {_CALLABLE: path}
     return list(value) if isinstance(value, tuple) else value  # as JSON reads it back
 
-  return plain(config.to_dict(), "")
+  return {name: plain(x, name in _FUNCTIONS) for name, x in config.to_dict().items()}
 
 
 def from_json(saved: Mapping[str, Any]) -> ConfigDict:

@@ -1,22 +1,30 @@
-"""Accuracy of a checkpoint: `python -m experiments.evaluate --workdir=DIR`.
+"""How good a checkpoint is: `python -m experiments.evaluate --workdir=DIR`.
 
-The problems are those of the run itself, or, with `--config=FILE`, those of another
-config, which then also gives the reward and the limits on length.
+Prints a table of accuracy, pass@k, length, truncation and the parts of the reward, each
+with its 95 % interval, and the same as a line of JSON. `--samples=8 --temperature=1` draws
+several completions of each problem, for pass@k and majority@k; without them there is one,
+decoded greedily. The problems are those of the run itself, or, with `--config=FILE`, those
+of another config, which then also gives the reward and the settings of sampling, the limits
+on length among them.
 """
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 from absl import flags
 
 from experiments import program
 from experiments.configuration import freeze, saved_run
+from pgax.ops.evaluation import Estimate
 from pgax.training import UserError
-from pgax.training.evaluation import evaluate
-from pgax.training.policy import load_policy
+from pgax.training.draws import check_draws
+from pgax.training.evaluation import evaluate, evaluation_key
+from pgax.training.policy import end_ids, load_policy
 from pgax.training.problems import fit_problems, prompt_collator
 from pgax.training.rollout import open_scorer
+from pgax.training.sampler import make_sampler
 
 _CONFIG = program.define_config(None)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
@@ -24,14 +32,26 @@ _SPLIT = flags.DEFINE_enum("split", "held_out", ["held_out", "train"], "Which pr
 _PROBLEMS = flags.DEFINE_integer(
   "problems", 1000, "How many problems, from the first on; 0 for all.", lower_bound=0
 )
+_SAMPLES = flags.DEFINE_integer("samples", 1, "Completions of each problem.")
+_TEMPERATURE = flags.DEFINE_float("temperature", 0.0, "Of the policy; 0 is greedy.")
+_SEED = flags.DEFINE_integer("seed", 0, "Of the random draws.", lower_bound=0)
 _BATCH = flags.DEFINE_integer(
-  "batch_size", 128, "Problems decoded at a time.", lower_bound=1
+  "batch_size", 128, "Completions decoded at a time.", lower_bound=1
 )
+_OUTPUT = flags.DEFINE_string("output", None, "File to write the JSON to.")
 
 
 def main() -> int:
-  """Evaluates, and prints a line to read and a line of JSON."""
+  """Evaluates, and prints a table to read and a line of JSON."""
   workdir = Path(_WORKDIR.value)
+  output = Path(_OUTPUT.value) if _OUTPUT.value is not None else None
+  samples, temperature = _SAMPLES.value, _TEMPERATURE.value
+  if output and (output.is_dir() or not output.parent.is_dir()):
+    raise UserError(f"--output={output} is no file in a folder that is there")
+  try:
+    check_draws(samples, temperature, "--")
+  except ValueError as error:
+    raise UserError(str(error)) from None
   own = _CONFIG.value is None
   trained = saved_run(workdir, with_task=own)
   run = trained if own else freeze(_CONFIG.value)
@@ -39,34 +59,73 @@ def main() -> int:
   run, counts = fit_problems(run, policy.tokenizer)  # as training leaves problems out
   problems = run.task.train if _SPLIT.value == "train" else run.task.held_out
   count = min(_PROBLEMS.value or len(problems), len(problems))
+  ends = end_ids(trained, policy.tokenizer)
   try:
     with open_scorer(run.reward, run.scoring) as scorer:
       found = evaluate(
-        policy.sampler,
+        make_sampler(run.sampling, policy.model, policy.tokenizer, policy.mesh, ends),
         policy.params,
         [problems[i] for i in range(count)],
         prompt_collator(run, policy.tokenizer),
         scorer,
         _BATCH.value,
+        evaluation_key(_SEED.value),
+        samples=samples,
+        temperature=temperature,
+        answer=run.answer,
       )
   except ValueError as error:  # such as a prompt over the limit
     raise UserError(str(error)) from error
+  drawn = f"{samples} at temperature {temperature}" if temperature else "one, greedy"
   print(
     f"{workdir}, step {policy.step}: {found.accuracy:.1%} of {found.problems} problems of "
-    f"{run.name}/{_SPLIT.value}, {found.truncated:.1%} cut at the limit, "
-    f"{found.unscorable:.1%} not scorable"
+    f"{run.name}/{_SPLIT.value}; completions of each: {drawn}"
   )
-  measured = {
-    "accuracy": found.accuracy,
-    "unscorable": found.unscorable,
-    "truncated": found.truncated,
-    "problems": found.problems,
+  print(_table(found.estimates))
+  told = {
+    "accuracy": _finite(found.accuracy),
     "step": policy.step,
+    "problems": found.problems,
+    "samples": samples,
+    "temperature": temperature,
+    "seed": _SEED.value,
+    **counts,
+    "estimates": {
+      name: {end: _finite(x) for end, x in estimate._asdict().items()}
+      for name, estimate in found.estimates.items()
+    },
   }
-  told = found.parts | measured | counts
-  finite = {name: x if math.isfinite(x) else None for name, x in told.items()}
-  print(json.dumps(finite, allow_nan=False))
+  line = json.dumps(told, allow_nan=False)
+  print(line)  # first, so that a full disk does not take it away
+  if output:
+    _write(output, line)
   return 0
+
+
+def _table(estimates: Mapping[str, Estimate]) -> str:
+  """A line for each estimate, and one of titles."""
+  width = max(map(len, estimates))
+  rows = [f"{'':{width}} {'mean':>10} {'95 % interval':>21}"]
+  rows += [
+    f"{name:{width}} {x.mean:10.4f} {x.low:10.4f} {x.high:10.4f}"
+    for name, x in estimates.items()
+  ]
+  return "\n".join(rows)
+
+
+def _finite(value: float) -> float | None:
+  """JSON has no nan: what is not finite is null."""
+  return value if math.isfinite(value) else None
+
+
+def _write(path: Path, line: str) -> None:
+  """Writes a file as a whole, or leaves what was there."""
+  temporary = path.with_name(f".{path.name}")
+  try:
+    temporary.write_text(line + "\n", encoding="utf-8")
+    temporary.replace(path)
+  except OSError as error:
+    raise UserError(f"--output={path} can't be written: {error.strerror}") from None
 
 
 if __name__ == "__main__":

@@ -239,6 +239,12 @@ class StepRewardFn(Protocol):
   ) -> Sequence[StepReward]: ...
 
 
+class AnswerFn(Protocol):
+  """The answer in a completion's text, or None if there is none."""
+
+  def __call__(self, text: str) -> str | None: ...
+
+
 class RewardFn(Protocol):
   """Prompt, completion, ground truth and metadata to named scores, `reward` among them.
 

@@ -12,7 +12,7 @@ PANELS: tuple[Panel, ...] = (
   (
     "accuracy and reward",
     "",
-    {"eval/accuracy": "held out, greedy", "reward/mean": "reward"},
+    {"eval/accuracy": "held out", "reward/mean": "reward"},
   ),
   ("entropy", "nats per token", {"entropy": ""}),
   ("KL to the reference", "nats per token", {"kl/ref": ""}),
@@ -34,7 +34,7 @@ PANELS: tuple[Panel, ...] = (
 
 # Of the supervised stage.
 SUPERVISED_PANELS: tuple[Panel, ...] = (
-  ("accuracy", "", {"eval/accuracy": "held out, greedy"}),
+  ("accuracy", "", {"eval/accuracy": "held out"}),
   ("loss", "nats per token", {"loss": ""}),
   ("gradient norm", "before clipping", {"grad_norm": ""}),
   ("padding", "fraction", {"tokens/padding": "of the rows' tokens"}),
@@ -63,7 +63,8 @@ def draw_curves(
     steps_of: the stage that the steps are counted in.
 
   Returns:
-    A figure with a panel for each of `panels`.
+    A figure with a panel for each of `panels`. A metric `NAME` has a band from `NAME_low`
+    to `NAME_high`, where these were measured.
   """
   columns = min(len(panels), 4)
   lines = -(-len(panels) // columns)
@@ -76,6 +77,9 @@ def draw_curves(
       steps, values = series(rows, metric)
       sparse = len(steps) < len(rows) / 2  # measured now and then: show where
       axes.plot(steps, values, "o-" if sparse else "-", markersize=3, label=label or None)
+      ends = [series(rows, f"{metric}_{end}") for end in ("low", "high")]
+      if steps and all(at == steps for at, _ in ends):  # its interval was measured too
+        axes.fill_between(steps, ends[0][1], ends[1][1], alpha=0.2, linewidth=0)
     axes.set_title(name, fontsize=10)
     axes.set_ylabel(unit, fontsize=8)
     axes.tick_params(labelsize=8)

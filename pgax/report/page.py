@@ -72,7 +72,7 @@ def page_html(
   parts.append(f"<h2>Training completions</h2>{_SWITCH}")
   for step, some in _of(samples, "train").items():
     parts.append(f"<h3>step {step}</h3>{samples_html(some)}")
-  parts.append("<h2>Held-out problems, greedy</h2>")
+  parts.append("<h2>Held-out problems</h2>")
   parts.append("<p>Nothing is trained on these, so they have a log-probability only.</p>")
   for step, some in _of(samples, "held_out").items():
     parts.append(f"<h3>after step {step}</h3>{samples_html(some)}")

@@ -73,6 +73,19 @@ def tagged_answer(text: str) -> str:
   return (tail.partition("\n")[0] if marker else text).strip()
 
 
+def marked_answer(text: str) -> str | None:
+  """The answer that a completion votes for, of whatever kind: see `rewards.voting`.
+
+  Args:
+    text: a completion.
+
+  Returns:
+    The answer that is marked, as `extract_answer` finds it; or else the whole text; None
+    if there is nothing in it.
+  """
+  return extract_answer(text, plain=False) or tagged_answer(text) or None
+
+
 def clean(answer: str) -> str:
   """An answer without dollar signs, white space and a full stop around it."""
   text = answer.strip().rstrip(".").strip()

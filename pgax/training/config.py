@@ -7,7 +7,10 @@ from pgax.algorithms import Algorithm
 from pgax.data.tasks import Task
 from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
-from pgax.types import RewardFn, StepRewardFn
+from pgax.rewards.answers import marked_answer
+from pgax.training.draws import check_draws
+from pgax.training.reward_config import RewardModelConfig
+from pgax.types import AnswerFn, RewardFn, StepRewardFn
 
 
 def _at_least(config: object, minimum: float, *names: str) -> None:
@@ -211,10 +214,9 @@ class ScoringConfig:
       `sampling.prompts`. While the host scores one, the devices draw the next: where that
       takes as long, a step waits for the scoring of the last part alone. The devices have
       smaller batches for it. What is drawn is the same for any number, `logp` up to
-      rounding.
-      Everything is still drawn by the policy that learns from it: with the next step's
-      rollout drawn ahead, results would be off-policy and depend on how long scoring
-      took, and a run that was interrupted would not end with the same bits.
+      rounding. Everything is still drawn by the policy that learns from it: with the next
+      step's rollout drawn ahead, results would be off-policy and depend on how long
+      scoring took, and a run that was interrupted would not end with the same bits.
     max_unscorable: fraction of a step's completions; the run stops when more of them could
       not be scored. 1 never stops it.
   """
@@ -231,39 +233,6 @@ class ScoringConfig:
       raise ValueError(f"deadline is {self.deadline}; it must be positive, and finite")
     if not 0 <= self.max_unscorable <= 1:
       raise ValueError(f"max_unscorable is {self.max_unscorable}; it must be in [0, 1]")
-
-
-@dataclasses.dataclass(frozen=True)
-class RewardModelConfig:
-  """A learned reward model beside the reward function.
-
-  `reward = function_weight * function + weight * model`. Evaluations are by the reward
-  function alone.
-
-  Attributes:
-    path: directory of a sequence scorer, as transformers saves it
-      (`*ForSequenceClassification` with one label) or `experiments.train_reward` exports
-      it; empty for none. It reads the policy's tokens.
-    weight: of its score; 0 only looks at it.
-    function_weight: of the reward function's; 0 only looks at it. Without a path the
-      reward is the function's.
-    cut_reward: in the place of the model's score of a completion that was cut at the limit,
-      which the model does not see.
-  """
-
-  path: str = ""
-  weight: float = 1.0
-  function_weight: float = 1.0
-  cut_reward: float = -1.0
-
-  def __post_init__(self):
-    for name in ("weight", "function_weight", "cut_reward"):
-      if not math.isfinite(vars(self)[name]):
-        raise ValueError(f"reward_model.{name} is {vars(self)[name]}; it must be finite")
-    if self.path and not (self.weight or self.function_weight):
-      raise ValueError(
-        "reward_model.weight and reward_model.function_weight are 0; nothing is rewarded"
-      )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -324,6 +293,8 @@ class RunConfig:
       that trains, always.
     step_reward: rewards the steps of a completion, for algorithms that learn from steps;
       None for none.
+    answer: reads the answer that a completion votes for in an evaluation with several
+      samples; None for no vote.
     optimizer: of the policy.
     critic: of the algorithm's critic.
     lora: of the policy's adapters. With a rank they are all that learns of it, in the warm
@@ -344,6 +315,9 @@ class RunConfig:
     eval_every: steps between evaluations; there is one before the first and after the
       last step whatever this is.
     eval_problems: number of held-out problems in an evaluation.
+    eval_samples: completions of each of them.
+    eval_temperature: that they are drawn at, all other settings of sampling being those of
+      the run; 0 is greedy, for one of each.
     checkpoint_every: steps between checkpoints.
     keep_checkpoints: how many of the last ones stay.
     samples_every: steps between completions written to `samples.jsonl`; those of the first
@@ -360,6 +334,7 @@ class RunConfig:
   reward_model: RewardModelConfig = RewardModelConfig()
   scoring: ScoringConfig = ScoringConfig()
   step_reward: StepRewardFn | None = None
+  answer: AnswerFn | None = marked_answer
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
   lora: LoraConfig = LoraConfig()
@@ -373,6 +348,8 @@ class RunConfig:
   microbatches: int = 1
   eval_every: int = 5
   eval_problems: int = 256
+  eval_samples: int = 1
+  eval_temperature: float = 0.0
   checkpoint_every: int = 25
   keep_checkpoints: int = 2
   samples_every: int = 25
@@ -383,6 +360,7 @@ class RunConfig:
       raise ValueError(f"seed is {self.seed}; it must be below 2**31")
     _at_least(self, 1, "logit_chunk", "microbatches")
     _at_least(self, 1, "eval_every", "eval_problems")
+    check_draws(self.eval_samples, self.eval_temperature, "eval_")
     _at_least(self, 1, "checkpoint_every", "keep_checkpoints", "samples_every")
     if self.model_path and self.policy_from:
       raise ValueError(

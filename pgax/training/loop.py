@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from pgax.training.checkpoint import last_step
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
-from pgax.training.evaluation import Evaluation
+from pgax.training.evaluation import evaluation_metrics
 from pgax.training.interrupt import Interrupt
 from pgax.training.metrics import Log
 from pgax.training.preflight import check_run
@@ -112,7 +112,7 @@ def _supervise(
   def evaluated() -> dict[str, float]:
     found = run.evaluate(state)
     shown["accuracy"] = f"{found.accuracy:.1%}"
-    return _told(found)
+    return evaluation_metrics(found)
 
   try:
     if not done and stage.eval_every:
@@ -151,7 +151,7 @@ def _reinforce(
   shown = {}
   if step == 0:
     found = run.evaluate(state)
-    log.metrics(0, _told(found) | counts)
+    log.metrics(0, evaluation_metrics(found) | counts)
     log.samples(0, "held_out", found.samples)
     shown["accuracy"] = f"{found.accuracy:.1%}"
   with tqdm(total=total, initial=step, disable=not progress, desc=config.name) as bar:
@@ -162,7 +162,7 @@ def _reinforce(
       state, metrics = run.reinforce(state, keep_samples)
       if step % config.eval_every == 0 or step == total:
         found = run.evaluate(state)
-        metrics |= _told(found)
+        metrics |= evaluation_metrics(found)
         shown["accuracy"] = f"{found.accuracy:.1%}"
         if step == total:
           log.samples(step, "held_out", found.samples)
@@ -174,11 +174,3 @@ def _reinforce(
       bar.set_postfix(shown, refresh=False)
       bar.update()
   return state
-
-
-def _told(found: Evaluation) -> dict[str, float]:
-  return {
-    "eval/accuracy": found.accuracy,
-    "eval/truncated": found.truncated,
-    "eval/unscorable": found.unscorable,
-  }

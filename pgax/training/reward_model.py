@@ -14,9 +14,10 @@ from transformers import PreTrainedTokenizerFast
 from pgax.data.tokenizer import load_tokenizer
 from pgax.models import Critic, hf, sequence_scores
 from pgax.models.partitioning import param_shardings
-from pgax.training.config import RewardModelConfig, RunConfig
+from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.forward import join, split
+from pgax.training.reward_config import RewardModelConfig
 from pgax.training.rollout import Scores
 from pgax.types import Array, PyTree, Rollout
 

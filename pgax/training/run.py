@@ -18,7 +18,7 @@ from pgax.training.checkpoint import Checkpoints
 from pgax.training.collect import Collector
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
-from pgax.training.evaluation import Evaluation, evaluate
+from pgax.training.evaluation import Evaluation, evaluate, evaluation_key
 from pgax.training.health import check_finite, check_sampler
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import end_ids, load_params
@@ -175,10 +175,19 @@ class Run:
     return state, metrics
 
   def evaluate(self, state: TrainState) -> Evaluation:
-    """Greedy accuracy on the first held-out problems."""
-    count = min(self.config.eval_problems, len(self.config.task.held_out))
-    problems = [self.config.task.held_out[i] for i in range(count)]
-    # As many at a time as a rollout has completions: the same memory.
-    size = self.config.sampling.prompts * self.config.sampling.group
-    params = self.policy(state)
-    return evaluate(self.sampler, params, problems, self.collate, self.scorer, size)
+    """Measures the policy on the first held-out problems, each time with the same draws."""
+    config = self.config
+    count = min(config.eval_problems, len(config.task.held_out))
+    return evaluate(
+      self.sampler,
+      self.policy(state),
+      [config.task.held_out[i] for i in range(count)],
+      self.collate,
+      self.scorer,
+      # As many at a time as a rollout has completions: the same memory.
+      config.sampling.prompts * config.sampling.group,
+      evaluation_key(config.seed),
+      samples=config.eval_samples,
+      temperature=config.eval_temperature,
+      answer=config.answer,
+    )

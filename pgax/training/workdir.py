@@ -13,8 +13,11 @@ _PROBE, _UNFINISHED = ".writable", f".{CONFIG}"
 _FREE = frozenset(
   {
     "steps",
+    "answer",
     "eval_every",
     "eval_problems",
+    "eval_samples",
+    "eval_temperature",
     "checkpoint_every",
     "keep_checkpoints",
     "samples_every",

@@ -27,6 +27,7 @@ from pgax.rewards import (
   combine,
   final_answer,
 )
+from pgax.rewards.answers import extract_answer, marked_answer
 from pgax.rewards.code import Limits
 from pgax.training import (
   LoraConfig,
@@ -113,6 +114,22 @@ def test_arguments_reach_the_function():
   frozen = freeze(changed)
   assert frozen.algorithm.epochs == 3 and frozen.sampling.group == 2
   assert frozen.supervised.optimizer.learning_rate == 0.5
+
+
+def test_how_answers_are_read_is_a_setting():
+  given = config()
+  assert freeze(given).answer is marked_answer
+  for answer in (None, extract_answer):
+    with given.unlocked():
+      given.answer = answer
+    saved = json.loads(json.dumps(to_json(given)))
+    assert freeze(from_json(saved)).answer is answer
+  # A function deeper down keeps its own way of being saved, whatever it is called.
+  functions, weights = {"answer": final_answer}, {"answer": 1.0}
+  reward = entry(combine, functions=functions, weights=weights)
+  given = run_config("x", entry(addition), reward, entry(algorithms.grpo))
+  saved = json.loads(json.dumps(to_json(given)))
+  assert freeze(from_json(saved)).reward == combine(functions, weights)
 
 
 def test_an_argument_without_a_value_keeps_its_type():

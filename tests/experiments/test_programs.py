@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from experiments.configuration import saved_run
+from pgax.data import addition
 from pgax.data.solve_rates import read_solve_rates
 from pgax.training.metrics import read_lines
 from pgax.training.policy import load_policy
@@ -93,7 +94,7 @@ def test_training_tells_where_it_started_and_arrived(trained):
   )
   assert "before:" in done.stdout and "after:" in done.stdout
   assert f"report: {workdir}/report/index.html" in done.stdout
-  assert "warm start: 100%" in done.stderr and "grpo: 100%" in done.stderr
+  assert "supervised: 100%" in done.stderr and "grpo: 100%" in done.stderr
   assert "Traceback" not in done.stderr and "WARNING" not in done.stderr
   for name in (
     "config.json",
@@ -139,21 +140,70 @@ def test_stopped_half_way_and_given_again(trained, call, tmp_path, number):
   assert steps == list(range(31))
 
 
-def test_evaluate(trained, call):
-  done = call("evaluate", f"--workdir={trained[0]}", "--problems=5", "--batch_size=2")
+def test_evaluate(trained, call, tmp_path):
+  # What is said on the schedule is said again of the last checkpoint.
+  last, output = read_lines(trained[0] / "metrics.jsonl")[-1], tmp_path / "found.json"
+  settings = [f"--workdir={trained[0]}", "--problems=8", "--batch_size=3"]
+  done = call("evaluate", *settings, f"--output={output}")
   assert done.returncode == 0, done.stderr[-3000:]
-  line, told = done.stdout.splitlines()
-  assert "of 5 problems of grpo/held_out" in line
-  assert json.loads(told)["problems"] == 5 and 0 <= json.loads(told)["accuracy"] <= 1
-  last = read_lines(trained[0] / "metrics.jsonl")[-1]
-  same = call("evaluate", f"--workdir={trained[0]}", "--problems=8")
-  told = json.loads(same.stdout.splitlines()[1])
-  assert told["accuracy"] == pytest.approx(last["eval/accuracy"]) and told["step"] == 30
+  line, titles, *table, told = done.stdout.splitlines()
+  assert "of 8 problems of grpo/held_out; completions of each: one, greedy" in line
+  assert output.read_text() == told + "\n"
+  told = json.loads(told)
+  assert (told["problems"], told["step"], told["samples"]) == (8, 30, 1)
+  scheduled = {x.removeprefix("eval/"): y for x, y in last.items() if x[:5] == "eval/"}
+  found = told["estimates"]
+  assert {"accuracy", "pass@1", "length", "truncated", "reward/format"} < found.keys()
+  for name, estimate in found.items():
+    assert estimate["mean"] == pytest.approx(scheduled[name], rel=1e-6), name
+    assert estimate["low"] <= estimate["mean"] <= estimate["high"]
+  rows = {row.split()[0]: [float(x) for x in row.split()[1:]] for row in table}
+  assert titles.split() == ["mean", "95", "%", "interval"] and list(rows) == list(found)
+  for name, numbers in rows.items():
+    assert numbers == pytest.approx(list(found[name].values()), abs=6e-5)
+
+
+def test_evaluate_on_a_file_with_several_samples(trained, call, tmp_path):
   # It has learned its few training problems by heart, and is not at 0 for all that.
-  train = call("evaluate", f"--workdir={trained[0]}", "--problems=40", "--split=train")
-  line, told = train.stdout.splitlines()
-  assert "of 40 problems of grpo/train" in line
-  assert 0.2 < json.loads(told)["accuracy"] <= 1
+  known = [addition(digits=1).train[i] for i in range(41)]
+  for name, some in (("train", known[:1]), ("held_out", known[1:])):
+    rows = [{"sum": x.prompt, "is": x.ground_truth} for x in some]
+    path = tmp_path / f"{name}.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+  config, output = tmp_path / "sums.py", tmp_path / "found.json"
+  config.write_text(FILE_CONFIG.format(folder=tmp_path))
+  settings = [f"--workdir={trained[0]}", f"--config={config}", f"--output={output}"]
+  settings += ["--samples=4", "--temperature=1.0", "--problems=0", "--seed=3"]
+  done = call("evaluate", *settings)
+  assert done.returncode == 0, done.stderr[-3000:]
+  told = json.loads(done.stdout.splitlines()[-1])
+  assert told == json.loads(output.read_text()) and told["data/held_out"] == 40
+  line = done.stdout.splitlines()[0]
+  assert "of 40 problems of sums/held_out; completions of each: 4 at tempera" in line
+  mean = {name: estimate["mean"] for name, estimate in told["estimates"].items()}
+  assert 0.2 < mean["accuracy"] == pytest.approx(mean["pass@1"])
+  assert mean["pass@1"] < mean["pass@2"] < mean["pass@4"] <= 1
+  # Of two that disagree one is drawn: they are right as often as one alone.
+  assert mean["majority@2"] == pytest.approx(mean["pass@1"], abs=0.02)
+  assert 0.2 < mean["majority@4"] <= mean["pass@4"]
+  assert 5 < mean["length"] <= 17 and mean["truncated"] < 0.5
+
+
+FILE_CONFIG = """
+from experiments.configuration import entry, run_config
+from pgax import algorithms, data, rewards
+
+
+def get_config():
+  parse = entry(data.Fields, prompt="sum", ground_truth="is")
+  files = [
+    entry(data.json_lines, path="{folder}/" + x) for x in ("train.jsonl", "held_out.jsonl")
+  ]
+  task = entry(data.from_rows, train=files[0], held_out=files[1], parse=parse)
+  config = run_config("sums", task, rewards.final_answer, entry(algorithms.grpo))
+  config.sampling.max_tokens = 17
+  return config
+"""
 
 
 def test_solve_rates(trained, call, tmp_path):
@@ -240,6 +290,9 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
   )
   assert done.returncode == 0, done.stderr[-3000:]
   assert "0.0% of 3 problems of gsm8k/held_out" in done.stdout
+  # It goes on to the limit of that config, which is not the one that it was trained with.
+  told = json.loads(done.stdout.splitlines()[-1])["estimates"]
+  assert (told["length"]["mean"], told["truncated"]["mean"]) == (32, 1)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +310,7 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
     (["--config.steps=many"], "many"),
     (
       ["--config=nowhere.py"],
-      "config file nowhere.py does not exist; .*dr_grpo.py, gmpo.py, grpo.py",
+      "config file nowhere.py does not exist; .*gmpo.py, grpo.py",
     ),
     (["--config.reward=x"], "--config.reward can't be set on the command line"),
     (
@@ -308,6 +361,8 @@ def test_bad_folders_get_a_message(trained, call, tmp_path):
     ),
     (("train",), "--workdir"),
     (("evaluate", f"--workdir={tmp_path}"), "has no config.json"),
+    (("evaluate", "--workdir=x", f"--output={tmp_path}/no/x"), "is no file in a folder"),
+    (("evaluate", "--workdir=x", "--samples=2"), "--samples is 2 and --temperature is 0"),
     (("sample", f"--workdir={tmp_path}"), "has no config.json"),
   ]
   for (program, *arguments), told in cases:

@@ -8,12 +8,14 @@ change the result. A setting is a parameter with a default, or one that is not a
 import inspect
 from types import ModuleType
 
+import jax
 import numpy as np
 
 from pgax.ops import (
   advantages,
   aggregation,
   correction,
+  evaluation,
   kl,
   logprobs,
   masking,
@@ -30,6 +32,7 @@ MODULES = {
     advantages,
     aggregation,
     correction,
+    evaluation,
     kl,
     logprobs,
     masking,
@@ -91,6 +94,8 @@ CALLS = {
   "correction.icepop": SAMPLER,
   "correction.sequence": {**SAMPLER, "mask": MASK},
   "correction.effective_sample_size": {"weights": np.exp(X), "mask": MASK},
+  "evaluation.pass_at_k": {"right": R > 0, "valid": VALID, "k": 2},
+  "evaluation.bootstrap": {"values": X[:, 0], "key": jax.random.key(0)},
   "kl.k1": REFERENCE,
   "kl.k2": REFERENCE,
   "kl.k3": REFERENCE,
@@ -158,6 +163,12 @@ OTHERS = {
   "correction.truncated": {"cap": [1.0]},
   "correction.icepop": {"low": [0.9], "high": [1.1]},
   "correction.sequence": {"cap": [1.0]},
+  "evaluation.pass_at_k": {"k": [1]},
+  "evaluation.bootstrap": {
+    "key": [jax.random.key(1)],
+    "level": [0.5],
+    "resamples": [10],
+  },
   "logprobs.log_softmax": {"temperature": [0.5]},
   "masking.select": {"fill": [1.0]},
   "masking.masked_sum": {"axis": [-1, (0, 1)]},

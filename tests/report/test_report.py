@@ -36,8 +36,20 @@ def test_curves_draw_what_was_measured():
   accuracy, reward = figure.axes[0].lines
   np.testing.assert_allclose(accuracy.get_xydata(), [[0, 0.25], [2, 0.75]])
   np.testing.assert_allclose(reward.get_xydata(), [[1, 0.1], [2, 0.2]])
+  assert not figure.axes[0].collections  # without an interval there is no band
   (divergence,) = figure.axes[2].lines  # null in the file: nothing to draw
   assert len(divergence.get_xydata()) == 0
+
+
+def test_an_interval_is_a_band():
+  ends = {0: (0.1, 0.4), 2: (0.5, 0.9)}
+  rows = [dict(row) for row in ROWS]
+  for step, (low, high) in ends.items():
+    rows[step] |= {"eval/accuracy_low": low, "eval/accuracy_high": high}
+  (band,) = draw_curves(rows, "title").axes[0].collections
+  (outline,) = band.get_paths()
+  corners = {(x, round(y, 6)) for x, y in outline.vertices.tolist()}
+  assert corners == {(step, y) for step, pair in ends.items() for y in pair}
 
 
 def test_page_shows_start_end_and_samples(tmp_path):

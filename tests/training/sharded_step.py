@@ -50,8 +50,18 @@ def main(fsdp: int, model: int, rank: int) -> None:
   queued = queued(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(5)]  # no multiple of devices
   collate = CollatePrompts(sampler.tokenizer, max_prompt_tokens=5)
+  # Two problems at a time, filled up to the devices: the draws depend on neither.
   evaluated = evaluate(
-    sampler, policy, problems, collate, InProcess(final_answer), batch_size=3
+    sampler,
+    policy,
+    problems,
+    collate,
+    InProcess(final_answer),
+    batch_size=4,
+    key=jax.random.key(0),
+    samples=2,
+    temperature=1.0,
+    keep=10,
   )
   rollout = jax.device_put(tiny.rollout(n=16, group=2), place)
   feedback = jax.device_put(tiny.feedback(n=16, group=2), place)

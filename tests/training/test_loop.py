@@ -97,8 +97,13 @@ def test_files_of_a_run(whole):
   assert {name for name in first if not name.startswith("data/")} == {
     "step",
     "eval/accuracy",
+    "eval/accuracy_low",
+    "eval/accuracy_high",
+    "eval/pass@1",
+    "eval/length",
     "eval/truncated",
     "eval/unscorable",
+    "eval/reward/mean",
   } and first["step"] == 0
   assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
   for row in rows:
@@ -310,9 +315,17 @@ def test_fewer_steps_than_done_is_refused(whole, tmp_path):
 
 
 def test_no_steps_is_an_evaluation(tmp_path):
-  first = run(tmp_path, tiny.run_config(steps=0))
+  config = tiny.run_config(steps=0, eval_samples=3, eval_temperature=1.0)
+  first = run(tmp_path, config)
   assert first.finished and first.step == 0
-  assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0]
+  (row,) = read_lines(tmp_path / "metrics.jsonl")
+  ks = [f"eval/{x}" for x in ("pass@1", "pass@2", "pass@3", "majority@2", "majority@3")]
+  assert row["step"] == 0 and all(0 <= row[name] <= 1 for name in ks)
+  # The draws of an evaluation are the same at any time: it is done again, to the digit.
+  run(tmp_path, config)
+  assert read_lines(tmp_path / "metrics.jsonl") == [row]
+  run(tmp_path, dataclasses.replace(config, seed=1))
+  assert read_lines(tmp_path / "metrics.jsonl") != [row]
 
 
 def test_interrupted_before_the_first_evaluation_is_not_finished(tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ import pytest
 from pgax.data import CollatePrompts, byte_tokenizer
 from pgax.rewards import final_answer
 from pgax.rewards.pool import InProcess
-from pgax.training.evaluation import evaluate
 from pgax.training.records import make_samples
 from pgax.training.rollout import rollout_metrics, score
 from pgax.types import Example
@@ -85,37 +84,3 @@ def test_samples_are_aligned():
     assert sample.prompt == EXAMPLES[n].prompt and len(sample.tokens) == real.sum()
     np.testing.assert_allclose(sample.logp, ROLLOUT.logp[n, k][real], atol=1e-4)
     np.testing.assert_allclose(sample.advantages, 2 * ROLLOUT.logp[n, k][real], atol=1e-4)
-
-
-def test_evaluation_counts_every_problem_once():
-  sampler = tiny.sampler(max_tokens=4)
-  seen = []
-
-  def reward(prompt, completion, ground_truth, metadata):
-    seen.append(prompt)
-    if prompt == "6+1=":
-      return {"reward": float("nan"), "part": 100.0}  # of no part: it was not scored
-    return {"reward": float(prompt < "2"), "part": 2.0}
-
-  problems = [Example(f"{i}+1=", str(i + 1)) for i in range(7)]
-  found = evaluate(
-    sampler, tiny.params(), problems, COLLATE, InProcess(reward), batch_size=3
-  )
-  assert seen == [e.prompt for e in problems]  # fillers of the last batch are not scored
-  assert found.accuracy == found.parts["reward"] == pytest.approx(2 / 6)
-  assert found.problems == 7 and found.unscorable == pytest.approx(1 / 7)
-  assert found.parts["part"] == 2.0
-  assert len(found.samples) == 7 and found.samples[6].reward is None
-  again = evaluate(
-    sampler, tiny.params(), problems, COLLATE, InProcess(reward), batch_size=7
-  )
-  assert [s.completion for s in again.samples] == [s.completion for s in found.samples]
-
-
-def test_accuracy_is_the_score_of_that_name():
-  sampler = tiny.sampler(max_tokens=4)
-  scores = {"reward": 1.5, "accuracy": 0.25}
-  found = evaluate(
-    sampler, tiny.params(), EXAMPLES, COLLATE, InProcess(lambda *_: scores), batch_size=4
-  )
-  assert found.accuracy == 0.25 and found.parts["reward"] == 1.5

@@ -49,7 +49,7 @@ def assert_same(one, eight, shards, model):
   assert eight["shards"] == shards
   assert eight["prompts_per_device"] == 16 // (8 // model)
   assert eight["drawn"] == one["drawn"] == eight["queued"]
-  assert eight["evaluated"] == one["evaluated"] and len(one["evaluated"]) == 5
+  assert eight["evaluated"] == one["evaluated"] and len(one["evaluated"]) == 10
   for name, value in one["metrics"].items():
     assert eight["metrics"][name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
   for ours, theirs in zip(eight["gradient"], one["gradient"], strict=True):
