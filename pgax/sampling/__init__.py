@@ -1,7 +1,14 @@
 """The sampler: a pure jitted function of parameters, prompts, keys and options."""
 
-from pgax.sampling.decode import sample, sample_counted
+from pgax.sampling.decode import prompt_keys, sample, sample_counted
 from pgax.sampling.options import Options, logit_bias
 from pgax.sampling.stopping import stop_table
 
-__all__ = ["Options", "logit_bias", "sample", "sample_counted", "stop_table"]
+__all__ = [
+  "Options",
+  "logit_bias",
+  "prompt_keys",
+  "sample",
+  "sample_counted",
+  "stop_table",
+]

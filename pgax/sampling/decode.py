@@ -97,6 +97,11 @@ def sample(
   return rollout
 
 
+def prompt_keys(key: Array, count: int) -> Array:
+  """The keys of `count` prompts that `sample` makes of one: by their numbers in a batch."""
+  return jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(count))
+
+
 def sample_counted(
   model: Decoder,
   params: PyTree,
@@ -115,7 +120,7 @@ def sample_counted(
   chex.assert_equal_shape([prompt_tokens, prompt_mask])
   n = len(prompt_tokens)
   if key.ndim == 0:
-    key = jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(n))
+    key = prompt_keys(key, n)
   chex.assert_shape(key, (n,))
   if not 0 <= slots <= n * group:
     raise ValueError(f"slots is {slots}; it must be 0 to {n * group}, the completions")

@@ -2,6 +2,8 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -11,6 +13,7 @@ from pgax.algorithms import filters
 from pgax.data.prompts import PromptBatch
 from pgax.models.partitioning import batch_sharding
 from pgax.rewards.pool import Scorer
+from pgax.sampling import prompt_keys
 from pgax.training.config import RunConfig
 from pgax.training.reward_model import RewardModel
 from pgax.training.rollout import (
@@ -45,6 +48,13 @@ class Experience:
   greedy_tokens: int = 0
 
 
+class _Drawn(NamedTuple):
+  """Completions of some prompts, still being computed."""
+
+  rollout: Rollout
+  told: Array | None  # what the reward model says of them
+
+
 @dataclasses.dataclass(frozen=True)
 class Collector:
   """Collects the experience of a step.
@@ -74,7 +84,9 @@ class Collector:
 
     Returns:
       The experience, what the train step is told of it, and metrics. These are over all
-      that was sampled, dropped groups included.
+      that was sampled, dropped groups included. `time/rollout` and `time/reward` are the
+      seconds that the step waited for completions and for their scores: what is drawn
+      while others are scored counts as scoring.
     """
     refill, wanted = self.config.algorithm.refill, self.config.sampling.prompts
     found, times = [], {"time/rollout": 0.0, "time/reward": 0.0}
@@ -86,13 +98,15 @@ class Collector:
       informative = np.concatenate([informative, told])
       if informative.sum() >= wanted:
         break
+    spread = batch_sharding(self.sampler.mesh)
     if not refill:
-      (experience,), empty = found, np.zeros(wanted, bool)
-      everything = experience
+      (everything,), empty = found, np.zeros(wanted, bool)
+      rollout = jax.device_put(everything.rollout, spread)  # where it is not there yet
+      experience = dataclasses.replace(everything, rollout=rollout)
     else:
       everything = _joined(found)
       rows, empty = _fill(informative, wanted)
-      experience = _rows(everything, rows, batch_sharding(self.sampler.mesh))
+      experience = _rows(everything, rows, spread)
     check_scored(everything.scores, self.config.scoring.max_unscorable)
     metrics = rollout_metrics(everything.rollout, everything.scores)
     if refill:
@@ -107,30 +121,63 @@ class Collector:
     return experience, feedback, metrics | times
 
   def _sample(self, params: PyTree, key: Array, times: dict[str, float]) -> Experience:
-    config, sampler = self.config, self.sampler
-    prompts, watch = self.next_prompts(), Stopwatch()
-    sampling = config.sampling
-    rollout = sampler(params, prompts, key, sampling.temperature, sampling.group)
-    # Greedy decoding draws nothing, so the key plays no part.
-    baseline = config.algorithm.greedy_baseline
-    greedy = sampler(params, prompts, key, 0.0, 1) if baseline else None
-    times["time/rollout"] += watch.lap(rollout, greedy)
-    experience = Experience(prompts, rollout, self._score(prompts, rollout))
-    if greedy is not None:
-      told = self._score(prompts, greedy)
-      experience = dataclasses.replace(
-        experience,
-        greedy_rewards=np.where(told.valid, told.rewards, np.nan)[:, 0],
-        greedy_tokens=int(greedy.mask.sum()),
-      )
-    times["time/reward"] += watch.lap()
-    return experience
+    """A batch of prompts, each part of them drawn while the one before is scored."""
+    batch, watch = self.next_prompts(), Stopwatch()
+    count = len(batch.examples)
+    keys = prompt_keys(key, count)
+    parts = np.split(np.arange(count), self.config.scoring.parts)
+    scored = []
 
-  def _score(self, prompts: PromptBatch, rollout: Rollout) -> Scores:
+    def draw(rows: np.ndarray) -> tuple[_Drawn, _Drawn | None]:
+      return self._draw(params, _prompts(batch, rows), keys[rows[0] : rows[-1] + 1])
+
+    # In another thread, for on GPUs a loop of unknown length blocks the one that calls it.
+    with ThreadPoolExecutor(1) as thread:
+      drawn = draw(parts[0])
+      later = [thread.submit(draw, rows) for rows in parts[1:]]
+      for number, rows in enumerate(parts):
+        if number:
+          drawn = later[number - 1].result()
+        times["time/rollout"] += watch.lap([x and x.rollout for x in drawn])
+        scored.append(self._scored(_prompts(batch, rows), *drawn))
+        times["time/reward"] += watch.lap()
+    return _joined(scored) if len(scored) > 1 else scored[0]
+
+  def _draw(
+    self, params: PyTree, prompts: PromptBatch, keys: Array
+  ) -> tuple[_Drawn, _Drawn | None]:
+    """Starts drawing completions, greedy ones too if the algorithm has use for them.
+
+    The reward model comes right behind, ahead of other prompts.
+    """
+    sampling, model = self.config.sampling, self.reward_model
+
+    def drawn(temperature: float, group: int) -> _Drawn:
+      rollout = self.sampler(params, prompts, keys, temperature, group)
+      return _Drawn(rollout, model(rollout) if model else None)
+
+    sampled = drawn(sampling.temperature, sampling.group)
+    # Greedy decoding draws nothing, so the keys play no part.
+    return sampled, drawn(0.0, 1) if self.config.algorithm.greedy_baseline else None
+
+  def _scored(
+    self, prompts: PromptBatch, sampled: _Drawn, greedy: _Drawn | None
+  ) -> Experience:
+    rollout = sampled.rollout
+    experience = Experience(prompts, rollout, self._score(prompts, sampled))
+    if greedy is None:
+      return experience
+    told = self._score(prompts, greedy)
+    return dataclasses.replace(
+      experience,
+      greedy_rewards=np.where(told.valid, told.rewards, np.nan)[:, 0],
+      greedy_tokens=int(np.asarray(greedy.rollout.mask).sum()),
+    )
+
+  def _score(self, prompts: PromptBatch, drawn: _Drawn) -> Scores:
+    scores = score(self.scorer, self.sampler.tokenizer, prompts, drawn.rollout)
     model = self.reward_model
-    told = model(rollout) if model else None  # on the devices, while the host is at work
-    scores = score(self.scorer, self.sampler.tokenizer, prompts, rollout)
-    return model.combined(scores, told, rollout) if model else scores
+    return model.combined(scores, drawn.told, drawn.rollout) if model else scores
 
   def _feedback(self, experience: Experience, empty: np.ndarray) -> Feedback:
     scores = experience.scores
@@ -189,18 +236,24 @@ def _joined(found: Sequence[Experience]) -> Experience:
     rollout=jax.tree.map(lambda *parts: np.concatenate(parts), *rollouts),
     scores=scores,
     greedy_rewards=None if greedy[0] is None else np.concatenate(greedy),
+    greedy_tokens=sum(x.greedy_tokens for x in found),
+  )
+
+
+def _prompts(batch: PromptBatch, rows: np.ndarray) -> PromptBatch:
+  """Some of the prompts of a batch."""
+  return PromptBatch(
+    examples=tuple(batch.examples[row] for row in rows),
+    tokens=batch.tokens[rows],
+    mask=batch.mask[rows],
   )
 
 
 def _rows(whole: Experience, rows: np.ndarray, sharding: NamedSharding) -> Experience:
   """Some prompts of a batch on the host, their completions back on the devices."""
-  scores, prompts, greedy = whole.scores, whole.prompts, whole.greedy_rewards
+  scores, greedy = whole.scores, whole.greedy_rewards
   return Experience(
-    prompts=PromptBatch(
-      examples=tuple(prompts.examples[row] for row in rows),
-      tokens=prompts.tokens[rows],
-      mask=prompts.mask[rows],
-    ),
+    prompts=_prompts(whole.prompts, rows),
     rollout=jax.device_put(jax.tree.map(lambda x: x[rows], whole.rollout), sharding),
     scores=Scores(
       texts=[scores.texts[row] for row in rows],

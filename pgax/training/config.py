@@ -9,6 +9,7 @@ from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
 from pgax.rewards.answers import marked_answer
 from pgax.training.draws import check_draws
+from pgax.training.reward_config import RewardModelConfig
 from pgax.types import AnswerFn, RewardFn, StepRewardFn
 
 
@@ -203,60 +204,36 @@ class SamplingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ScoringConfig:
-  """Where completions are scored, and how much may go wrong there.
+  """Where and when completions are scored, and how much may go wrong there.
 
   Attributes:
     workers: number of processes that the reward function runs in; see `rewards.pool.Pool`.
       0 runs it in the process that trains: what it raises ends the run, and what it hangs
       on hangs.
     deadline: seconds that a completion may take in a worker, which is then killed.
+    parts: number of parts that a step's prompts are sampled in, which divides
+      `sampling.prompts`. While the host scores one, the devices draw the next: where that
+      takes as long, a step waits for the scoring of the last part alone. The devices have
+      smaller batches for it. What is drawn is the same for any number, `logp` up to
+      rounding. Everything is still drawn by the policy that learns from it: with the next
+      step's rollout drawn ahead, results would be off-policy and depend on how long
+      scoring took, and a run that was interrupted would not end with the same bits.
     max_unscorable: fraction of a step's completions; the run stops when more of them could
       not be scored. 1 never stops it.
   """
 
   workers: int = 0
   deadline: float = 10.0
+  parts: int = 1
   max_unscorable: float = 1.0
 
   def __post_init__(self):
     _at_least(self, 0, "workers")
+    _at_least(self, 1, "parts")
     if not 0 < self.deadline < math.inf:
       raise ValueError(f"deadline is {self.deadline}; it must be positive, and finite")
     if not 0 <= self.max_unscorable <= 1:
       raise ValueError(f"max_unscorable is {self.max_unscorable}; it must be in [0, 1]")
-
-
-@dataclasses.dataclass(frozen=True)
-class RewardModelConfig:
-  """A learned reward model beside the reward function.
-
-  `reward = function_weight * function + weight * model`. Evaluations are by the reward
-  function alone.
-
-  Attributes:
-    path: directory of a sequence scorer, as transformers saves it
-      (`*ForSequenceClassification` with one label) or `experiments.train_reward` exports
-      it; empty for none. It reads the policy's tokens.
-    weight: of its score; 0 only looks at it.
-    function_weight: of the reward function's; 0 only looks at it. Without a path the
-      reward is the function's.
-    cut_reward: in the place of the model's score of a completion that was cut at the limit,
-      which the model does not see.
-  """
-
-  path: str = ""
-  weight: float = 1.0
-  function_weight: float = 1.0
-  cut_reward: float = -1.0
-
-  def __post_init__(self):
-    for name in ("weight", "function_weight", "cut_reward"):
-      if not math.isfinite(vars(self)[name]):
-        raise ValueError(f"reward_model.{name} is {vars(self)[name]}; it must be finite")
-    if self.path and not (self.weight or self.function_weight):
-      raise ValueError(
-        "reward_model.weight and reward_model.function_weight are 0; nothing is rewarded"
-      )
 
 
 @dataclasses.dataclass(frozen=True)

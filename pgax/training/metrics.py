@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tensorboardX import SummaryWriter
-
 from pgax.training.records import Sample
 
 
@@ -54,6 +52,9 @@ class Log:
       temporary = path.with_suffix(".tmp")
       _write(temporary, kept, "w")
       temporary.replace(path)
+    # It imports torch where there is one, which takes longer than all the rest.
+    from tensorboardX import SummaryWriter
+
     self._board = SummaryWriter(str(workdir / "tensorboard" / stage), purge_step=last + 1)
 
   def metrics(self, step: int, values: Mapping[str, float]) -> None:

@@ -98,6 +98,18 @@ def _check_devices(config: RunConfig, mesh: Mesh) -> None:
       f"minibatches * microbatches * devices = {config.algorithm.minibatches} * "
       f"{config.microbatches} * {devices}"
     )
+  sampling, cut = config.sampling, config.scoring.parts
+  if sampling.prompts % (cut * devices):
+    raise ValueError(
+      f"sampling.prompts is {sampling.prompts}; it must be a multiple of scoring.parts * "
+      f"devices = {cut} * {devices}"
+    )
+  completions = sampling.prompts // cut * sampling.group
+  if sampling.slots > completions:
+    raise ValueError(
+      f"sampling.slots is {sampling.slots}; each of {cut} scoring.parts has {completions} "
+      "completions"
+    )
   stage = config.supervised
   if stage.steps and stage.batch_size % (stage.microbatches * devices):
     raise ValueError(

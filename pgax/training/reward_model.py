@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from pathlib import Path
 
 import jax
@@ -13,9 +14,10 @@ from transformers import PreTrainedTokenizerFast
 from pgax.data.tokenizer import load_tokenizer
 from pgax.models import Critic, hf, sequence_scores
 from pgax.models.partitioning import param_shardings
-from pgax.training.config import RewardModelConfig, RunConfig
+from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.forward import join, split
+from pgax.training.reward_config import RewardModelConfig
 from pgax.training.rollout import Scores
 from pgax.types import Array, PyTree, Rollout
 
@@ -150,7 +152,10 @@ def load_reward_model(config: RunConfig, mesh: Mesh) -> RewardModel | None:
     return None
   scorer, path = _scorer(config), Path(config.reward_model.path)
   params = hf.load_scorer(path, scorer.config, param_shardings(scorer, mesh))
-  return RewardModel(config.reward_model, scorer, params, config.microbatches)
+  # No more prompts at a time than in a step that is not scored in parts.
+  prompts = config.sampling.prompts // config.scoring.parts
+  microbatches = math.gcd(config.microbatches, prompts)
+  return RewardModel(config.reward_model, scorer, params, microbatches)
 
 
 def check_reward_model(

@@ -1,6 +1,5 @@
 """One step of each stage of a run, with everything that stays the same between steps."""
 
-import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,26 +20,21 @@ from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.evaluation import Evaluation, evaluate, evaluation_key
 from pgax.training.health import check_finite, check_sampler
-from pgax.training.learner import Learner
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import end_ids, load_params
 from pgax.training.problems import demonstration_batches, prompt_collator
+from pgax.training.programs import programs
 from pgax.training.records import Sample, make_samples
 from pgax.training.reward_model import load_reward_model
 from pgax.training.rollout import Stopwatch
 from pgax.training.sampler import make_sampler
 from pgax.training.state import (
   TrainState,
-  abstract_state,
   begin_reinforcement,
   init_state,
-  make_optimizer,
-  shardings_of,
   start_from,
   step_keys,
 )
-from pgax.training.step import make_train_step
-from pgax.training.supervised import make_supervised_step
 from pgax.types import PyTree
 
 
@@ -69,39 +63,13 @@ class Run:
     self.sampler = make_sampler(
       sampling, self.model, tokenizer, self.mesh, end_ids(config, tokenizer)
     )
-    # Both learners' optimizers are of one kind: the state has one layout in both stages.
-    critic_optimizer = make_optimizer(config.critic.optimizer)
-    self.learner, self.supervised_learner = (
-      Learner(
-        self.model,
-        config.algorithm,
-        make_optimizer(optimizer),
-        critic_optimizer,
-        config.lora,
-      )
-      for optimizer in (config.optimizer, config.supervised.optimizer)
-    )
-    self.abstract = abstract_state(self.learner, self.mesh)
-    self.shardings = shardings_of(self.abstract)
-    self.supervised_step = make_supervised_step(
-      self.supervised_learner,
-      normalize_constant=config.supervised.normalize_constant,
-      microbatches=config.supervised.microbatches,
-      chunk=config.logit_chunk,
-      shardings=self.shardings,
-    )
-    make_step = functools.partial(
-      make_train_step,
-      self.learner,
-      microbatches=config.microbatches,
-      temperature=sampling.temperature,
-      chunk=config.logit_chunk,
-      shardings=self.shardings,
-    )
+    made = programs(config, self.mesh)
+    self.learner, self.supervised_learner = made.learner, made.supervised_learner
+    self.abstract, self.shardings = made.abstract, made.shardings
+    self.supervised_step = made.supervised_step
+    self.train_step, self.value_step = made.train_step, made.value_step
     critic = config.algorithm.critic
     self.pretraining = critic.pretraining if critic else 0
-    self.train_step = make_step()
-    self.value_step = make_step(learn_policy=False) if self.pretraining else None
     train = config.task.train
     # Each stage has its own data iterator, and its own shuffle.
     self.iterators = {

@@ -46,7 +46,10 @@ class Sampler:
     temperature: float,
     group: int,
   ) -> Rollout:
-    """Draws `group` completions of every prompt; temperature 0 is greedy."""
+    """Draws `group` completions of every prompt; temperature 0 is greedy.
+
+    As in `pgax.sampling.sample` the key may be one, or `[N]` of them.
+    """
     spread = batch_sharding(self.mesh)
     tokens, mask = jax.device_put((prompts.tokens, prompts.mask), spread)
     few = self.slots < len(prompts.tokens) * group

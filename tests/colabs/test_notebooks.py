@@ -18,6 +18,7 @@ def test_there_are_notebooks():
     "compose_losses",
     "gae",
     "inspect_rollouts",
+    "rewards",
   ]
 
 

@@ -1,4 +1,8 @@
-"""The programs as a user starts them: in processes of their own, killed and misused."""
+"""The programs as a user starts them: in processes of their own, killed and misused.
+
+What is trained, killed and interrupted is started by the interpreter; most others are
+forked from a process that has imported the libraries (see `forked`).
+"""
 
 import json
 import re
@@ -18,6 +22,7 @@ from pgax.data import addition
 from pgax.data.solve_rates import read_solve_rates
 from pgax.training.metrics import read_lines
 from pgax.training.policy import load_policy
+from tests.experiments.forked import open_programs
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -42,15 +47,12 @@ def command(program, *arguments):
   return [sys.executable, "-m", f"experiments.{program}", *map(str, arguments)]
 
 
-def call(program, *arguments, **options):
-  return subprocess.run(
-    command(program, *arguments),
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    check=False,
-    **options,
-  )
+@pytest.fixture(scope="module")
+def call():
+  with open_programs() as programs:
+    yield lambda program, *arguments, **options: programs(
+      f"experiments.{program}", *arguments, **options
+    )
 
 
 def params(workdir):
@@ -61,13 +63,14 @@ def params(workdir):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
   workdir = tmp_path_factory.mktemp("runs") / "whole"
-  done = call("train", f"--workdir={workdir}", *SMALL)
+  arguments = command("train", f"--workdir={workdir}", *SMALL)
+  done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
   assert done.returncode == 0, done.stderr[-3000:]
   return workdir, done
 
 
 @pytest.mark.slow
-def test_a_reward_model_is_trained_exported_and_used(tmp_path):
+def test_a_reward_model_is_trained_exported_and_used(call, tmp_path):
   sums = ["--config.data.digits=2", "--config.steps=4", "--config.eval_pairs=32"]
   for _ in range(2):  # the second time there is nothing left to do
     done = call("train_reward", f"--workdir={tmp_path / 'pairs'}", *sums)
@@ -91,7 +94,7 @@ def test_training_tells_where_it_started_and_arrived(trained):
   )
   assert "before:" in done.stdout and "after:" in done.stdout
   assert f"report: {workdir}/report/index.html" in done.stdout
-  assert "warm start: 100%" in done.stderr and "grpo: 100%" in done.stderr
+  assert "supervised: 100%" in done.stderr and "grpo: 100%" in done.stderr
   assert "Traceback" not in done.stderr and "WARNING" not in done.stderr
   for name in (
     "config.json",
@@ -113,7 +116,7 @@ def _wait_for(path, rows, process):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_stopped_half_way_and_given_again(trained, tmp_path, number):
+def test_stopped_half_way_and_given_again(trained, call, tmp_path, number):
   workdir = tmp_path / "run"
   arguments = command("train", f"--workdir={workdir}", *SMALL)
   process = subprocess.Popen(
@@ -137,7 +140,7 @@ def test_stopped_half_way_and_given_again(trained, tmp_path, number):
   assert steps == list(range(31))
 
 
-def test_evaluate(trained, tmp_path):
+def test_evaluate(trained, call, tmp_path):
   # What is said on the schedule is said again of the last checkpoint.
   last, output = read_lines(trained[0] / "metrics.jsonl")[-1], tmp_path / "found.json"
   settings = [f"--workdir={trained[0]}", "--problems=8", "--batch_size=3"]
@@ -160,7 +163,7 @@ def test_evaluate(trained, tmp_path):
     assert numbers == pytest.approx(list(found[name].values()), abs=6e-5)
 
 
-def test_evaluate_on_a_file_with_several_samples(trained, tmp_path):
+def test_evaluate_on_a_file_with_several_samples(trained, call, tmp_path):
   # It has learned its few training problems by heart, and is not at 0 for all that.
   known = [addition(digits=1).train[i] for i in range(41)]
   for name, some in (("train", known[:1]), ("held_out", known[1:])):
@@ -203,7 +206,7 @@ def get_config():
 """
 
 
-def test_solve_rates(trained, tmp_path):
+def test_solve_rates(trained, call, tmp_path):
   path = tmp_path / "rates.jsonl"
   settings = [f"--workdir={trained[0]}", f"--output={path}", "--problems=6", "--samples=4"]
   done = call("solve_rates", *settings)
@@ -217,21 +220,21 @@ def test_solve_rates(trained, tmp_path):
   assert sum(rate == 1 for rate in rates.values()) == int(told[3])
 
 
-def test_sample(trained):
+def test_sample(trained, call):
   arguments = (f"--workdir={trained[0]}", "--group=3", "--seed=1")
-  done = call("sample", *arguments, input="1+2=\n3+4=\n12345+1=\n")
+  done = call("sample", *arguments, text="1+2=\n3+4=\n12345+1=\n")
   lines = done.stdout.splitlines()
   assert len(lines) == 6
   for line in lines:
     assert re.match(r"log-prob +-?[\d.]+ over \d+ tokens: ", line)
   assert done.returncode == 2 and "prompt '12345+1=' has 9 tokens" in done.stderr
-  again = call("sample", *arguments, input="1+2=\n")
+  again = call("sample", *arguments, text="1+2=\n")
   assert again.stdout.splitlines() == lines[:3] and again.returncode == 0
   greedy = call("sample", *arguments, "--temperature=0", "--prompt=1+2=")
   assert len(set(greedy.stdout.splitlines())) == 1
 
 
-def test_a_run_can_be_moved_away_from_its_problems(tmp_path):
+def test_a_run_can_be_moved_away_from_its_problems(call, tmp_path):
   rows = [{"question": f"{i}+1", "answer": f"#### {i + 1}"} for i in range(4)]
   for name, some in (("train", rows[:2]), ("test", rows[2:])):
     (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
@@ -251,7 +254,7 @@ def test_a_run_can_be_moved_away_from_its_problems(tmp_path):
   assert done.returncode == 2 and "train.jsonl can't be read" in done.stderr
 
 
-def test_gsm8k_goes_through_everything(trained, tmp_path):
+def test_gsm8k_goes_through_everything(trained, call, tmp_path):
   workdir, file = tmp_path / "gsm8k", "experiments/configs/gsm8k.py"
   rows, long = tmp_path / "rows.jsonl", {"question": "x" * 1024, "answer": "#### 1"}
   whole = (ROOT / "tests" / "data" / "gsm8k" / "train.jsonl").read_text()
@@ -307,7 +310,7 @@ def test_gsm8k_goes_through_everything(trained, tmp_path):
     (["--config.steps=many"], "many"),
     (
       ["--config=nowhere.py"],
-      "config file nowhere.py does not exist; .*dr_grpo.py, gmpo.py, grpo.py",
+      "config file nowhere.py does not exist; .*gmpo.py, grpo.py",
     ),
     (["--config.reward=x"], "--config.reward can't be set on the command line"),
     (
@@ -328,13 +331,13 @@ def test_gsm8k_goes_through_everything(trained, tmp_path):
     (["stray"], "unexpected argument 'stray'"),
   ],
 )
-def test_bad_settings_get_a_message(tmp_path, arguments, told):
+def test_bad_settings_get_a_message(call, tmp_path, arguments, told):
   done = call("train", f"--workdir={tmp_path / 'run'}", *arguments)
   assert done.returncode != 0 and re.search(told, done.stderr), done.stderr[-2000:]
   assert "Traceback" not in done.stderr
 
 
-def test_a_refused_command_can_be_mended(tmp_path):
+def test_a_refused_command_can_be_mended(call, tmp_path):
   bad = [
     f"--workdir={tmp_path}/run",
     *SMALL,
@@ -347,12 +350,15 @@ def test_a_refused_command_can_be_mended(tmp_path):
   assert call("train", *bad).returncode == 0
 
 
-def test_bad_folders_get_a_message(trained, tmp_path):
+def test_bad_folders_get_a_message(trained, call, tmp_path):
   (tmp_path / "precious").write_text("")
   cases = [
-    (("train", f"--workdir={tmp_path}"), "holds precious but no config.json"),
-    (("train", f"--workdir={tmp_path}/precious"), "can't be written"),
-    (("train", f"--workdir={trained[0]}"), "but the run in .* has"),
+    (("train", f"--workdir={tmp_path}", *SMALL), "holds precious but no config.json"),
+    (("train", f"--workdir={tmp_path}/precious", *SMALL), "can't be written"),
+    (
+      ("train", f"--workdir={trained[0]}", *SMALL, "--config.seed=1"),
+      "seed is 1, but the run in .* has 0",
+    ),
     (("train",), "--workdir"),
     (("evaluate", f"--workdir={tmp_path}"), "has no config.json"),
     (("evaluate", "--workdir=x", f"--output={tmp_path}/no/x"), "is no file in a folder"),
@@ -365,7 +371,7 @@ def test_bad_folders_get_a_message(trained, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_checkpoint_of_another_shape(trained, tmp_path):
+def test_a_checkpoint_of_another_shape(trained, call, tmp_path):
   folder = tmp_path / "copy"
   shutil.copytree(trained[0], folder)
   config = json.loads((folder / "config.json").read_text())

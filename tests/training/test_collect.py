@@ -1,5 +1,7 @@
 """Collecting: refill of dropped groups with a bound, greedy baselines, steps."""
 
+import threading
+
 import jax
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts
 from pgax.rewards.pool import InProcess
+from pgax.training import ScoringConfig
 from pgax.training.collect import Collector
 from pgax.types import Example, StepReward
 from tests import tiny
@@ -88,6 +91,54 @@ def test_refill_is_bounded_and_what_is_missing_takes_no_part():
   assert experience.prompts.examples[0].ground_truth == "21"
   _, feedback, metrics, _ = collect(algorithms.dapo(), lambda *_: {"reward": 1.0})
   assert not feedback.valid.any() and metrics["sampling/filled"] == 0
+
+
+# One batch, greedy completions beside it, and batches until enough groups differ.
+PRESETS = [algorithms.grpo, algorithms.remax, algorithms.dapo]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_parts_change_nothing(preset):
+  whole, feedback, metrics, batches = collect(preset(), graded(True))
+  assert batches == (2 if preset is algorithms.dapo else 1)
+  for parts in (2, 4):
+    scoring = ScoringConfig(parts=parts)
+    found = collect(preset(), graded(True), scoring=scoring)
+    assert found[0].scores.texts == whole.scores.texts
+    assert found[0].prompts.examples == whole.prompts.examples
+    ours, theirs = vars(found[0].rollout), vars(whole.rollout)
+    for name in ours.keys() - {"logp", "sample_logp"}:
+      np.testing.assert_array_equal(ours[name], theirs[name])
+    np.testing.assert_allclose(ours["logp"], theirs["logp"], atol=1e-5)
+    assert ours["tokens"].sharding == theirs["tokens"].sharding
+    np.testing.assert_equal(vars(found[1]), vars(feedback))
+    np.testing.assert_equal(found[2] | times(metrics), metrics)
+    assert found[3] == batches
+
+
+def times(metrics):
+  return {name: value for name, value in metrics.items() if name.startswith("time/")}
+
+
+def test_a_part_is_scored_before_the_next_is_drawn():
+  scoring_began, sampled = threading.Event(), []
+
+  class Waiting:
+    tokenizer, mesh = SAMPLER.tokenizer, SAMPLER.mesh
+
+    def __call__(self, *arguments):
+      if sampled:  # for ever, if scores waited for all that is drawn
+        assert scoring_began.wait(timeout=60)
+      sampled.append(arguments)
+      return SAMPLER(*arguments)
+
+  def scorer(jobs):
+    scoring_began.set()
+    return InProcess(graded(True))(jobs)
+
+  config = tiny.run_config(scoring=ScoringConfig(parts=2))
+  Collector(config, Waiting(), scorer, Prompts())(tiny.params(), jax.random.key(0))
+  assert len(sampled) == 2
 
 
 def test_batches_of_a_refill_are_drawn_with_different_keys():

@@ -342,10 +342,11 @@ def test_programs_are_traced_once_in_the_whole_run(tmp_path, monkeypatch):
   runs = []
   start = Run.start
   monkeypatch.setattr(Run, "start", lambda self: (runs.append(self), start(self))[1])
-  short = tiny.run_config(steps=3)
-  run(tmp_path, short)
-  run(tmp_path, tiny.run_config(steps=5))  # goes on from a checkpoint
-  assert [r.supervised_step._cache_size() for r in runs] == [1, 0]
+  own = {"logit_chunk": 64}  # shared with no other test
+  run(tmp_path, tiny.run_config(steps=3, **own))
+  run(tmp_path, tiny.run_config(steps=5, **own))  # goes on from a checkpoint
+  assert runs[0].train_step is runs[1].train_step
+  assert [r.supervised_step._cache_size() for r in runs] == [1, 1]
   assert [r.train_step._cache_size() for r in runs] == [1, 1]
 
 

@@ -28,6 +28,7 @@ SILENT = Task([Example("1+1=", "2")], [Example("1", "1")])
 SENTENCES = Task([Example("one", "1", "1")], [Example("1", "1")])
 MOVING, REFILL = algorithms.MovingAverage(), algorithms.DynamicSampling()
 SHAPING = (algorithms.parts.MissingEOS(),)
+QUEUED = SamplingConfig(prompts=4, group=4, slots=9)
 ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
 
 
@@ -110,6 +111,14 @@ ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
     ),
     ({"algorithm": algorithms.ppo(lam=95.0), "steps": 20}, r"lam is 95\.0"),
     ({"algorithm": algorithms.copg(beta=0.0)}, "beta is 0"),
+    (
+      {"scoring": ScoringConfig(parts=3)},
+      r"sampling.prompts is 4; it must be a multiple of scoring.parts \* devices = 3 \* 1",
+    ),
+    (
+      {"scoring": ScoringConfig(parts=2), "sampling": QUEUED},
+      "sampling.slots is 9; each of 2 scoring.parts has 8 completions",
+    ),
   ],
 )
 def test_a_bad_run_is_refused(changes, told):

@@ -14,7 +14,7 @@ from pgax.models import Critic, hf, sequence_scores
 from pgax.models.heads import headless
 from pgax.models.partitioning import init_params
 from pgax.rewards.pool import InProcess
-from pgax.training import RewardModelConfig, SamplingConfig, UserError
+from pgax.training import RewardModelConfig, SamplingConfig, ScoringConfig, UserError
 from pgax.training.collect import Collector
 from pgax.training.mesh import make_mesh
 from pgax.training.preflight import check_run
@@ -101,10 +101,11 @@ def test_what_is_only_looked_at_spoils_nothing():
     combined(RewardModelConfig(), scores([1.0], [True], model=[1.0]), TOLD, FINISHED)
 
 
-@pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.remax])
-def test_collected_with_the_functions(preset):
+@pytest.mark.parametrize(("preset", "cut"), [(algorithms.grpo, 1), (algorithms.remax, 2)])
+def test_collected_with_the_functions(preset, cut):
   tokenizer, setting = byte_tokenizer(), RewardModelConfig(weight=2.0, cut_reward=-7.0)
-  config = tiny.run_config(algorithm=preset(), reward_model=setting)
+  scoring = ScoringConfig(parts=cut)
+  config = tiny.run_config(algorithm=preset(), reward_model=setting, scoring=scoring)
   batch = CollatePrompts(tokenizer, 5)([Example(f"{i}+1=", str(i)) for i in range(4)])
   collector = Collector(
     config,

@@ -87,6 +87,7 @@ def test_metadata_reaches_the_workers():
   [
     ({"workers": -1}, "workers is -1"),
     ({"deadline": 0.0}, "deadline is 0.0; it must be positive"),
+    ({"parts": 0}, "parts is 0; it must be at least 1"),
     ({"max_unscorable": 1.5}, r"max_unscorable is 1.5; it must be in \[0, 1\]"),
   ],
 )
