@@ -4,7 +4,7 @@ Samples completions of every training problem by the policy of a run, and writes
 each was right. `data.filtered` then leaves out what is always or never solved. A run of
 `--config.steps=0` has the policy that a run starts from. The problems are those of the run
 itself, or, with `--config=FILE`, those of another config, which then also gives the reward
-and the limits. The same command goes on where an interrupted one stopped.
+and the settings of sampling. The same command goes on where an interrupted one stopped.
 """
 
 from pathlib import Path
@@ -16,9 +16,10 @@ from tqdm import tqdm
 from experiments import program
 from experiments.configuration import freeze, saved_run
 from pgax.training import UserError
-from pgax.training.policy import load_policy
+from pgax.training.policy import end_ids, load_policy
 from pgax.training.problems import fit_problems, prompt_collator
 from pgax.training.rollout import open_scorer
+from pgax.training.sampler import make_sampler
 from pgax.training.solve_rates import measure
 
 _CONFIG = program.define_config(None)
@@ -40,6 +41,7 @@ def main() -> int:
   run = trained if own else freeze(_CONFIG.value)
   policy = load_policy(trained, workdir)
   run, _ = fit_problems(run, policy.tokenizer)
+  ends = end_ids(trained, policy.tokenizer)
   count = min(_PROBLEMS.value or len(run.task.train), len(run.task.train))
   problems = [run.task.train[i] for i in range(count)]
   try:
@@ -48,7 +50,7 @@ def main() -> int:
       tqdm(total=count, desc="problems") as bar,
     ):
       rates = measure(
-        policy.sampler,
+        make_sampler(run.sampling, policy.model, policy.tokenizer, policy.mesh, ends),
         policy.params,
         problems,
         prompt_collator(run, policy.tokenizer),
