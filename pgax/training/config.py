@@ -73,7 +73,7 @@ class SupervisedConfig:
     normalize_constant: 0 takes the mean over all learned tokens of a step. Another number
       divides the sum over each solution's tokens, and the mean over solutions is taken
       (CS336's `masked_normalize`).
-    microbatches: parts that a step's gradient is computed in, to save memory; it does not
+    microbatches: parts that a step is computed in, to save memory; the gradient does not
       depend on it.
     eval_every: steps between evaluations, the first of them before any step; 0 for none but
       the one at the end, where reinforcement begins.
