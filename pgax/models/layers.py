@@ -44,6 +44,9 @@ class GatedMLP(nn.Module):
     c = self.config
     wide = nn.with_logical_partitioning(fan_in, ("embed", "mlp"))
     narrow = nn.with_logical_partitioning(fan_in, ("mlp", "embed"))
+    # As a matrix of tokens: of more axes XLA's CPU backend turns gradients around before it
+    # multiplies them, which takes longer than the product.
+    shape, x = x.shape, x.reshape(-1, x.shape[-1])
     gate = x @ self.param("gate", wide, (c.embed_dim, c.mlp_dim)).astype(x.dtype)
     up = x @ self.param("up", wide, (c.embed_dim, c.mlp_dim)).astype(x.dtype)
     down = self.param("down", narrow, (c.mlp_dim, c.embed_dim)).astype(x.dtype)
@@ -56,4 +59,4 @@ class GatedMLP(nn.Module):
     if c.mlp_bias:
       narrow = nn.with_logical_partitioning(zeros, ("embed",))
       out += self.param("down_bias", narrow, (c.embed_dim,)).astype(x.dtype)
-    return out
+    return out.reshape(shape)
