@@ -6,7 +6,7 @@ steps). With 0.5 it is 0.94.
 
 Command:
   python -m experiments.train --config=experiments/configs/vapo.py --workdir=runs/vapo
-Time: 40 steps at 0.9 s of CPU each on two server cores, after a warm start of half a minute.
+Time: 40 steps at 0.7 s of CPU each on two server cores, after a warm start of half a minute.
 Expect: accuracy of 30.5 % after the warm start, and 99.2 % after 40 steps (seed 0).
 """
 

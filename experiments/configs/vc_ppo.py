@@ -2,7 +2,7 @@
 
 Command:
   python -m experiments.train --config=experiments/configs/vc_ppo.py --workdir=runs/vc_ppo
-Time: 40 steps at 0.8 s of CPU each on two server cores, after a warm start of half a minute.
+Time: 40 steps at 0.6 s of CPU each on two server cores, after a warm start of half a minute.
 Expect: accuracy of 30.5 % after the warm start, and 99.6 % after 40 steps (seed 0).
 """
 
