@@ -6,7 +6,7 @@ try first what is promising.
 
 Command:
   python -m experiments.train --config=experiments/configs/countdown.py --workdir=runs/countdown
-Time: 60 steps at 1.2 s of CPU each on two server cores, after a warm start of a minute and a half; 2 to 3 minutes in all.
+Time: 60 steps at 1.0 s of CPU each on two server cores, after a warm start of a minute and a half; 2 to 3 minutes in all.
 Expect: accuracy of 29.3 and 25.0 % after the warm start, and 72.3 and 76.6 % after 60 steps (seeds 0, 1). From step 10 on it goes up and down between 68 and 77 %: the 256 held-out problems are 94 different ones.
 """
 

@@ -6,7 +6,7 @@ the reward for every letter in its place. The accuracy counts whole words. Needs
 
 Command:
   python -m experiments.train --config=experiments/configs/spell_backward.py --workdir=runs/spell_backward
-Time: 200 steps at 0.34 s of CPU each on two server cores, after a short warm start; 70 s in all.
+Time: 200 steps at 0.25 s of CPU each on two server cores, after a short warm start; 70 s in all.
 Expect: accuracy of 69.5 % after the warm start and 78.5 % after 200 steps (seed 0), 13.7 % and 37.5 % (seed 1): the warm start ends where letters begin to be copied, and where in that it ends is a matter of the seed.
 """
 
