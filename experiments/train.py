@@ -14,6 +14,7 @@ from experiments.configuration import freeze, to_json
 from pgax.models import lora
 from pgax.report import write_report
 from pgax.training import RunConfig, train
+from pgax.training.loop import Result
 from pgax.training.metrics import read_lines
 from pgax.training.policy import export_policy
 
@@ -37,8 +38,8 @@ def main() -> int:
   page = write_report(rows, samples, title, workdir / "report", supervised)
   if not result.finished:
     print(
-      f"\nInterrupted at step {result.step} of {run.steps}; a checkpoint is saved. Give "
-      "the same command again to go on."
+      f"\nInterrupted at {_place(run, result)}; a checkpoint is saved. Give the same "
+      "command again to go on."
     )
     return 130
   _tell_left_out(run, rows)
@@ -52,6 +53,14 @@ def main() -> int:
     print(f"\nexport: {workdir / 'export'}")
   print(f"\nreport: {page}")
   return 0
+
+
+def _place(run: RunConfig, result: Result) -> str:
+  """The step that a run is at, of the stage that it is in."""
+  done, first = int(result.state.step), run.supervised.steps
+  if done < first:
+    return f"supervised step {done} of {first}"
+  return f"step {result.step} of {run.steps}"
 
 
 def _tell_left_out(run: RunConfig, rows: list[dict]) -> None:
@@ -84,14 +93,11 @@ def _tell(rows: list[dict], samples: list[dict]) -> None:
 
 
 def _tell_supervised(run: RunConfig, rows: list[dict], samples: list[dict]) -> None:
-  """Of a run that ends before reinforcement."""
-  for row in rows:
-    if row.get("eval/accuracy") is not None:
-      steps = run.supervised.steps
-      print(
-        f"\nheld-out accuracy: {row['eval/accuracy']:.1%} after {steps} supervised steps"
-      )
-      _show("samples", samples, row["step"])
+  """Of a run that ends before reinforcement: how good a policy that would begin from."""
+  accuracy = rows[0].get("eval/accuracy") if rows else None
+  told = "unknown" if accuracy is None else f"{accuracy:.1%}"
+  print(f"\nheld-out accuracy: {told} after {run.supervised.steps} supervised steps")
+  _show("samples", samples, step=0)
 
 
 def _show(label: str, samples: list[dict], step: int) -> None:

@@ -350,6 +350,19 @@ def test_a_refused_command_can_be_mended(call, tmp_path):
   assert call("train", *bad).returncode == 0
 
 
+def test_supervised_fine_tuning_alone_tells_where_it_arrived(call, tmp_path):
+  sft = ["--config=experiments/configs/sft.py", f"--workdir={tmp_path}/run", *SMALL]
+  few = ["--config.supervised.steps=4", "--config.supervised.eval_every=2"]
+  few += ["--config.supervised.row_tokens=44", "--config.steps=0"]
+  done = call("train", *sft, *few)
+  assert done.returncode == 0, done.stderr[-2000:]
+  assert re.search(r"accuracy: [\d.]+% after 4 supervised steps\n\nsamples:\n", done.stdout)
+  rows = read_lines(tmp_path / "run" / "supervised.jsonl")
+  assert [row["step"] for row in rows if "eval/accuracy" in row] == [0, 2, 4]
+  assert min(row["demonstrations"] for row in rows[1:]) > 16  # more than one in a row
+  assert (tmp_path / "run" / "report" / "supervised.png").exists()
+
+
 def test_bad_folders_get_a_message(trained, call, tmp_path):
   (tmp_path / "precious").write_text("")
   cases = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pgax.report import completion_html, draw_curves, samples_html, write_report
-from pgax.report.curves import PANELS
+from pgax.report.curves import PANELS, SUPERVISED_PANELS
 from pgax.report.tokens import advantage_colour, logp_colour
 
 ROWS = [{"step": 0, "eval/accuracy": 0.25}] + [
@@ -60,6 +60,19 @@ def test_page_shows_start_end_and_samples(tmp_path):
   assert "25.0% &rarr; 75.0%" in text and "GRPO &amp; co" in text
   assert "cut at the limit" in text and "&ndash;" in text
   assert "http://" not in text and "https://" not in text  # it needs nothing but itself
+
+
+def test_the_supervised_stage_has_a_picture_of_its_own(tmp_path):
+  rows = [{"step": s, "loss": 2.0 - s, "grad_norm": 1.0} for s in (1, 2)]
+  text = write_report(ROWS, [], "SFT", tmp_path, supervised=rows).read_text()
+  assert (tmp_path / "supervised.png").read_bytes().startswith(b"\x89PNG")
+  assert re.findall(r'<img alt="(\w+)"', text) == ["curves", "supervised"]
+  figure = draw_curves(rows, "SFT", SUPERVISED_PANELS[1:3], "supervised")
+  loss, norm = (axes.lines[0].get_xydata() for axes in figure.axes)
+  np.testing.assert_allclose(loss, [[1, 1], [2, 0]])
+  np.testing.assert_allclose(norm, [[1, 1], [2, 1]])
+  without = write_report(ROWS, [], "RL", tmp_path / "other").read_text()
+  assert without.count("<img") == 1
 
 
 def test_text_of_the_model_is_text():
