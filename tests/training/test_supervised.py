@@ -17,7 +17,9 @@ from pgax.training.supervised import make_supervised_step, token_weights
 from tests import tiny
 
 PROMPT, LENGTH = 5, 7
-COUNT, WIDE = 6, 36  # demonstrations, and the width of the rows that they are packed in
+COUNT = 6  # demonstrations
+# Of the rows that they are packed in, fewer than there are of them: any three fit into one.
+HEIGHT, WIDE = 3, 3 * (PROMPT + LENGTH)
 
 
 def demonstrations(seed):
@@ -86,7 +88,7 @@ def objective():
 def test_packed_is_unpacked(objective, seed):
   texts, rng = demonstrations(seed), np.random.default_rng(seed + 100)
   one = rows_of([[text] for text in texts], PROMPT + LENGTH, COUNT)
-  packed = rows_of(first_fit(texts, rng), WIDE, COUNT)
+  packed = rows_of(first_fit(texts, rng), WIDE, HEIGHT)
   assert packed.segments.max() > 1
   (alone, _), (together, _) = objective(one, 3.0), objective(packed, 3.0)
   for (loss, gradient), (other, theirs) in zip(alone, together, strict=True):
@@ -128,7 +130,7 @@ def test_a_text_does_not_see_its_neighbours(objective):
   texts = demonstrations(1)
   others = [(p[::-1] % 200 + 3, s[::-1] % 200 + 3) for p, s in texts]
   one, two = ([[t[0], texts[1], t[2]]] for t in (texts, others))
-  packed = [rows_of(group, WIDE, COUNT) for group in (one, two)]
+  packed = [rows_of(group, WIDE, HEIGHT) for group in (one, two)]
   middle = (packed[0].segments == 2) & packed[0].learned
   (_, a), (_, b) = (objective(rows, 1.0) for rows in packed)
   np.testing.assert_array_equal(a[middle], b[middle])
