@@ -6,8 +6,11 @@ from setuptools import find_packages, setup
 
 TEST = [
   "pytest>=8",
+  "pytest-timeout>=2.3",
   "pytest-xdist>=3.5",
   "hypothesis>=6.100",
+  "ipython>=8.20",
+  "nbformat>=5.10",
   "ruff>=0.6",
   "torch==2.13.0",  # for transformers' models, which ours are compared with
 ]
@@ -20,8 +23,6 @@ REASONING_GYM = ["reasoning-gym==0.1.25"]  # its verifiers decide what a reward 
 NOTEBOOKS = [
   "ipykernel>=6",
   "ipywidgets>=8",
-  "nbclient>=0.10",
-  "nbformat>=5.10",
   "treescope>=0.1.9",
 ]
 

@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[1]
 OURS = ("pgax", "experiments", "tests")
 # Import name -> name in the package index, where they differ.
 DISTRIBUTIONS = {
+  "IPython": "ipython",
   "absl": "absl-py",
   "math_verify": "math-verify",
   "orbax": "orbax-checkpoint",

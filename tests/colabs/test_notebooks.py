@@ -4,10 +4,17 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
 
-ROOT = Path(__file__).parents[2]
-NOTEBOOKS = sorted((ROOT / "colabs").glob("*.ipynb"))
+from tests.forked import open_programs
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "colabs").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def execute():
+  with open_programs() as programs:
+    yield lambda path: programs("tests.colabs.execute", path)
 
 
 def test_there_are_notebooks():
@@ -23,9 +30,17 @@ def test_there_are_notebooks():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_runs(path):
-  notebook = nbformat.read(path, as_version=4)
-  NotebookClient(notebook, timeout=None, resources={"metadata": {"path": ROOT}}).execute()
+def test_runs(execute, path):
+  done = execute(path)
+  assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_an_error_is_found(execute, tmp_path):
+  cells = [new_code_cell(text) for text in ("x = 0", "1 / x", "print('not reached')")]
+  nbformat.write(new_notebook(cells=cells), tmp_path / "wrong.ipynb")
+  done = execute(tmp_path / "wrong.ipynb")
+  assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
+  assert "not reached" not in done.stdout
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

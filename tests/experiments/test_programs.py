@@ -22,7 +22,7 @@ from pgax.data import addition
 from pgax.data.solve_rates import read_solve_rates
 from pgax.training.metrics import read_lines
 from pgax.training.policy import load_policy
-from tests.experiments.forked import open_programs
+from tests.forked import open_programs
 
 ROOT = Path(__file__).parents[2]
 SMALL = [

@@ -23,7 +23,7 @@ import experiments.configuration
 import experiments.program  # noqa: F401
 import pgax.report  # noqa: F401
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 class Programs:
@@ -50,7 +50,7 @@ class Programs:
 @contextmanager
 def open_programs() -> Iterator[Programs]:
   """The process that others are forked from, while it is open."""
-  command = [sys.executable, "-m", "tests.experiments.forked"]
+  command = [sys.executable, "-m", "tests.forked"]
   with (
     TemporaryDirectory() as folder,
     subprocess.Popen(
