@@ -108,10 +108,10 @@ def test_training_tells_where_it_started_and_arrived(trained):
     assert (workdir / name).exists(), name
 
 
-def _wait_for(path, rows, process):
+def _wait_for(path, rows, process, errors):
   """Until the file has that many rows; a process that ended first is a failure."""
   while len(read_lines(path)) < rows:
-    assert process.poll() is None, process.communicate()[1][-3000:]
+    assert process.poll() is None, errors.read_text()[-3000:]
     time.sleep(0.02)
 
 
@@ -119,18 +119,21 @@ def _wait_for(path, rows, process):
 def test_stopped_half_way_and_given_again(trained, call, tmp_path, number):
   workdir = tmp_path / "run"
   arguments = command("train", f"--workdir={workdir}", *SMALL)
-  process = subprocess.Popen(
-    arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-  )
-  _wait_for(workdir / "metrics.jsonl", 12, process)
-  process.send_signal(number)
-  out, errors = process.communicate()
+  out, errors = tmp_path / "out", tmp_path / "errors"
+  with (  # files and not pipes, which progress bars fill if nobody reads along
+    out.open("w") as stdout,
+    errors.open("w") as stderr,
+    subprocess.Popen(arguments, cwd=ROOT, stdout=stdout, stderr=stderr) as process,
+  ):
+    _wait_for(workdir / "metrics.jsonl", 12, process, errors)
+    process.send_signal(number)
   assert len(read_lines(workdir / "metrics.jsonl")) < 31  # it was really stopped half-way
   if number == signal.SIGKILL:
     assert process.returncode == -signal.SIGKILL
   else:
-    assert process.returncode == 130 and "Traceback" not in errors
-    assert re.search(r"Interrupted at step \d+ of 30; a checkpoint is saved", out)
+    assert process.returncode == 130 and "Traceback" not in errors.read_text()
+    told = r"Interrupted at step \d+ of 30; a checkpoint is saved"
+    assert re.search(told, out.read_text())
   done = call("train", f"--workdir={workdir}", *SMALL)
   assert done.returncode == 0, done.stderr[-3000:]
   ours, theirs = params(workdir), params(trained[0])

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.waiting import eventually
+
 
 def by_command(prompt, completion, ground_truth, metadata) -> dict[str, float]:
   """Does what the completion says."""
@@ -44,6 +46,9 @@ def by_command(prompt, completion, ground_truth, metadata) -> dict[str, float]:
       child = subprocess.Popen(["sleep", "1000"])
       Path(metadata["file"]).write_text(str(child.pid))
       time.sleep(1000)
+    case ["meet", own, other]:
+      Path(own).touch()
+      return {"reward": float(eventually(Path(other).exists))}
     case ["modules"]:
       return {"reward": 1.0, "processes": float(os.getpid())}
   return {"reward": float(len(completion)), "half": len(completion) / 2}

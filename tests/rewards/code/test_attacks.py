@@ -13,6 +13,7 @@ import pytest
 
 from pgax.rewards.code import Code, Limits, isolation_report
 from pgax.rewards.code.sandbox import LEVELS, available
+from tests.waiting import eventually
 
 # Small: an attack that is not stopped early is stopped at the limit.
 LIMITS = Limits(seconds=1.5, cpu_seconds=1, memory=256 * 2**20, file_size=2**16)
@@ -72,7 +73,7 @@ def test_endless_work_ends(code, level):
   begun = time.monotonic()
   assert score(code, level, "assert list(f(2)) == [1]") == 0.0
   assert printed(code + "\nf(2)", level) == 0.0
-  assert time.monotonic() - begun < 2 * LIMITS.seconds + 2
+  assert time.monotonic() - begun < 2 * LIMITS.seconds + 30  # on a busy machine
 
 
 def _running(mark):
@@ -110,8 +111,7 @@ def test_a_fork_bomb_stays_small_and_leaves_nothing(level):
   # It gets no further than its limit, so it may go on and even be right.
   assert score(code, level) in (0.0, 1.0)
   assert printed("import os\nwhile True: os.fork()", level) == 0.0
-  time.sleep(0.1)
-  assert _running(mark) == []
+  assert eventually(lambda: not _running(mark))
 
 
 def test_the_limit_on_processes_is_that_of_the_limits(level):
@@ -324,5 +324,4 @@ def test_no_process_is_left(level):
   code += f"    os.execv('/usr/bin/sleep', ['sleep', '60', '{mark}'])\n  os._exit(0)\n"
   code += "time.sleep(0.1)\ndef f(x): return 'expected'"
   score(code, level)
-  time.sleep(0.1)
-  assert _running(mark) == []
+  assert eventually(lambda: not _running(mark))
