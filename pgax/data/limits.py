@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pgax.data.mixture import subset
 from pgax.data.prompts import CollatePrompts
-from pgax.data.tasks import Subset, Task
+from pgax.data.tasks import Task
 from pgax.types import Example
 
 
@@ -21,7 +22,7 @@ def within_limit(task: Task, collate: CollatePrompts) -> tuple[Task, int]:
     The task, and the number of problems left out of both splits.
 
   Raises:
-    ValueError: if nothing is left of a split.
+    ValueError: if nothing is left of a split, or of a part of a mixture.
   """
   splits, dropped = {}, 0
   for name, examples in (("train", task.train), ("held_out", task.held_out)):
@@ -31,9 +32,8 @@ def within_limit(task: Task, collate: CollatePrompts) -> tuple[Task, int]:
         f"all {len(examples)} prompts of the split {name!r} have more than "
         f"{collate.max_prompt_tokens} tokens, which max_prompt_tokens allows"
       )
-    if len(kept) < len(examples):
-      splits[name] = Subset(examples, kept)
-      dropped += len(examples) - len(kept)
+    splits[name] = subset(examples, kept)
+    dropped += len(examples) - len(kept)
   return dataclasses.replace(task, **splits), dropped
 
 

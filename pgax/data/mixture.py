@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pgax.data.tasks import Task
+from pgax.data.tasks import Subset, Task
 from pgax.types import Example
 
 # Where the metadata of a problem have the name of its task.
@@ -31,29 +31,57 @@ class Mixture:
   Attributes:
     parts: names and examples.
     weights: of the parts, positive.
+    order: `[size]` int64, where each example stands in the parts, one after the other.
   """
 
   parts: tuple[tuple[str, Sequence[Example]], ...]
   weights: tuple[float, ...]
-  _order: np.ndarray = dataclasses.field(init=False, repr=False)
+  order: np.ndarray = dataclasses.field(init=False, repr=False)
 
   def __post_init__(self):
     # Example k of a part is due when k + 1/2 of its weight have been drawn.
     sizes = [len(examples) for _, examples in self.parts]
     due = [(np.arange(n) + 0.5) / w for n, w in zip(sizes, self.weights, strict=True)]
     order = np.argsort(np.concatenate(due), kind="stable")
-    object.__setattr__(self, "_order", order)
+    object.__setattr__(self, "order", order)
 
   def __len__(self) -> int:
-    return len(self._order)
+    return len(self.order)
 
   def __getitem__(self, position: int) -> Example:
-    place = int(self._order[position])
+    place = int(self.order[position])
     for name, examples in self.parts:
       if place < len(examples):
         return named(examples[place], name)
       place -= len(examples)
     raise AssertionError("the order has no place beyond the parts")
+
+
+def subset(examples: Sequence[Example], kept: np.ndarray) -> Sequence[Example]:
+  """Some of the examples; those of a `Mixture` are one still, of the same weights.
+
+  Args:
+    examples: all of them.
+    kept: `[size]` int64, indices of those that stay, ascending.
+
+  Returns:
+    The examples that stay; those of a part in their order.
+
+  Raises:
+    ValueError: if nothing is left of a part of a mixture.
+  """
+  if len(kept) == len(examples):
+    return examples
+  if not isinstance(examples, Mixture):
+    return Subset(examples, kept)
+  parts, places, start = [], np.sort(examples.order[kept]), 0
+  for name, part in examples.parts:
+    inside = places[(places >= start) & (places < start + len(part))] - start
+    if not len(inside):
+      raise ValueError(f"nothing is left of the mixture's part {name!r}")
+    parts.append((name, subset(part, inside)))
+    start += len(part)
+  return Mixture(tuple(parts), examples.weights)
 
 
 def mixture(tasks: Mapping[str, Task], weights: Mapping[str, float]) -> Task:

@@ -43,7 +43,9 @@ def batches(
     ValueError: if a number is out of its range.
   """
   mine = process_part(batch_size, process_index, process_count)
-  parts = shuffled(examples, seed).batch(mine, batch_fn=collate)
+  # There is no remainder, as there is no end; without it grain counts batches as a float,
+  # which for batches of one is too large to be a length.
+  parts = shuffled(examples, seed).batch(mine, drop_remainder=True, batch_fn=collate)
   if process_count > 1:
     parts = parts[process_index::process_count]
   # One thread and no buffer: batches are small, and a reader that runs ahead would cost

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pgax.data.tasks import Subset, Task
+from pgax.data.mixture import subset
+from pgax.data.tasks import Task
 
 
 def read_solve_rates(path: str | Path) -> dict[str, float | None]:
@@ -73,7 +74,7 @@ def filtered(task: Task, path: str, low: float = 0.0, high: float = 1.0) -> Task
 
   Raises:
     ValueError: if the bounds are not in order, the file is no such file, or nothing is
-      left.
+      left, of a part of a mixture either.
     OSError: if the file can't be read.
   """
   if not 0 <= low < high <= 1:
@@ -88,5 +89,5 @@ def filtered(task: Task, path: str, low: float = 0.0, high: float = 1.0) -> Task
     )
   left_out = len(train) - len(kept)
   return dataclasses.replace(
-    task, train=Subset(train, kept), filtered=task.filtered + left_out
+    task, train=subset(train, kept), filtered=task.filtered + left_out
   )

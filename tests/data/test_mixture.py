@@ -3,9 +3,11 @@
 import collections
 import pickle
 
+import numpy as np
 import pytest
 
 from pgax.data import CollatePrompts, Task, batches, byte_tokenizer, mixture
+from pgax.data.mixture import subset
 from pgax.rewards import ByTask, by_task, final_answer
 from pgax.types import Example
 
@@ -78,6 +80,25 @@ def test_counts_add_up_and_mixtures_may_be_mixed():
   )
   assert drawn == {"a": 30, "b": 10, "c": 40}
   assert outer.train[0].metadata["mixture"] in ("a", "b", "c")
+
+
+def test_what_is_left_of_a_mixture_has_its_weights():
+  inner = mixture(TASKS, WEIGHTS)
+  outer = mixture({"m": inner, "c": task("c", 2, 2)}, {"m": 1, "c": 1})
+  for whole, gone, shares in (
+    (inner.train, {"a0", "b2"}, {"a": 60, "b": 20}),
+    (outer.train, {"a1", "a4", "b0", "c1"}, {"a": 30, "b": 10, "c": 40}),
+  ):
+    everything = [x.prompt for x in map(whole.__getitem__, range(len(whole)))]
+    kept = np.array([i for i, prompt in enumerate(everything) if prompt not in gone])
+    left = subset(whole, kept)
+    assert {left[i].prompt for i in range(len(left))} == set(everything) - gone
+    iterator = batches(left, COLLATE, 8, 0)
+    drawn = [text for _ in range(10) for text in texts(next(iterator))]
+    assert not gone & set(drawn) and len(set(drawn)) == len(kept)
+    assert collections.Counter(text[0] for text in drawn) == shares
+  with pytest.raises(ValueError, match="nothing is left of the mixture's part 'b'"):
+    subset(inner.train, np.array([0, 1]))
 
 
 @pytest.mark.parametrize(

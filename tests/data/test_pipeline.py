@@ -37,8 +37,10 @@ def test_position_goes_through_json():
   assert [_texts(next(other)) for _ in range(3)] == expected
 
 
-def test_a_batch_may_be_larger_than_an_epoch():
+def test_a_batch_may_be_larger_than_an_epoch_and_as_small_as_one():
   assert len(next(batches(EXAMPLES[:3], PROMPTS, 8, seed=0)).examples) == 8
+  ones = [batches(EXAMPLES, PROMPTS, 1, 0), batches(EXAMPLES, PROMPTS, 2, 0, 1, 2)]
+  assert [len(next(x).examples) for x in ones] == [1, 1]
 
 
 @pytest.mark.parametrize("count", [2, 4])
