@@ -6,6 +6,7 @@ their *gradients* estimate when they stand in a loss differs, and each docstring
 """
 
 import dataclasses
+import math
 
 import chex
 import jax
@@ -58,7 +59,8 @@ def k2(logp: Array, ref_logp: Array) -> Array:
 def k3(logp: Array, ref_logp: Array) -> Array:
   """The unbiased estimator that is never negative, GRPO's choice.
 
-  `k3 = exp(d) - d - 1`, with `d` limited to 20 before `exp`. On-policy its gradient as a
+  `k3 = exp(d) - d - 1`; above `d = 20` it goes on as its tangent, so that the gradient
+  stays finite and still leads back to the reference. On-policy the gradient as a
   loss term is that of the *forward* KL(reference || policy). Source: Schulman 2020,
   "Approximating KL divergence"; arXiv 2402.03300.
 
@@ -70,7 +72,9 @@ def k3(logp: Array, ref_logp: Array) -> Array:
     `[...]` float32, nats.
   """
   d = _log_ratio(logp, ref_logp)
-  return jnp.expm1(jnp.minimum(d, MAX_LOG_RATIO)) - d
+  inside = jnp.minimum(d, MAX_LOG_RATIO)
+  beyond = jnp.maximum(d - MAX_LOG_RATIO, 0.0)
+  return jnp.expm1(inside) - inside + math.expm1(MAX_LOG_RATIO) * beyond
 
 
 def k3_corrected(logp: Array, ref_logp: Array, old_logp: Array) -> Array:
@@ -110,7 +114,8 @@ def exact(logits: Array, ref_logits: Array) -> Array:
   log_q = jax.nn.log_softmax(jnp.asarray(ref_logits, jnp.float32))
   # A token that the policy never picks adds 0, also where the reference forbids it.
   p = jnp.exp(log_p)
-  return jnp.sum(jnp.where(p > 0, p * (log_p - log_q), 0.0), axis=-1)
+  log_p, log_q = (jnp.where(p > 0, x, 0.0) for x in (log_p, log_q))  # nor to a gradient
+  return jnp.sum(p * (log_p - log_q), axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -85,6 +85,13 @@ def _k3_corrected(logp, ref_logp):
 def test_extreme_log_ratios_are_finite(estimator, gap):
   value, gradient = jax.value_and_grad(estimator)(jnp.float32(0), jnp.float32(gap))
   assert np.isfinite(value) and np.isfinite(gradient)
+  if estimator in (kl.k2, kl.k3):  # downhill is always towards the reference
+    assert value > 0 and np.sign(gradient) == -np.sign(gap)
+
+
+def test_k3_where_one_side_forbids_the_token():
+  assert kl.k3(jnp.float32(-1), jnp.float32(-np.inf)) == np.inf
+  assert kl.k3(jnp.float32(-np.inf), jnp.float32(-1)) == np.inf
 
 
 def test_exact_with_forbidden_tokens():
@@ -92,6 +99,11 @@ def test_exact_with_forbidden_tokens():
   assert kl.exact(forbidden, jnp.array([0.0, 1.0, -jnp.inf])) == pytest.approx(0)
   assert np.isfinite(kl.exact(forbidden, jnp.zeros(3)))
   assert kl.exact(jnp.zeros(3), forbidden) == jnp.inf
+  free = jax.grad(lambda x: kl.exact(x, jnp.zeros(2)))(jnp.array([0.0, 1.0]))
+  for other in (forbidden, jnp.array([0.0, 0.0, -jnp.inf])):
+    expected = free if other is not forbidden else jnp.zeros(2)
+    found = jax.grad(kl.exact)(forbidden, other)
+    np.testing.assert_allclose(found, [*expected, 0], rtol=1e-5, atol=1e-7)
 
 
 def test_fixed_controller():
