@@ -15,7 +15,8 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from experiments import program
-from experiments.configuration import freeze, to_json
+from experiments.configuration import freeze
+from experiments.saved_config import to_json
 from pgax.algorithms import presets
 from pgax.data import byte_tokenizer
 from pgax.training import UserError, train

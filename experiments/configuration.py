@@ -1,4 +1,4 @@
-"""Where ml_collections ends: config dicts to frozen dataclasses, and to JSON and back.
+"""Where ml_collections ends: config dicts to frozen dataclasses.
 
 A part of a config that is made by a function, such as the algorithm or the task, is an
 *entry*: the function itself under the name `function`, and its arguments beside it. No
@@ -8,8 +8,6 @@ reward is a function as it is, or an entry that makes one, and entries may stand
 
 import dataclasses
 import inspect
-import pkgutil
-import types
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,16 +15,16 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
+from experiments.saved_config import FUNCTION, from_json
+from pgax.algorithms import Algorithm
 from pgax.data import Task
 from pgax.models import DecoderConfig, hf
 from pgax.training import PreferenceConfig, RunConfig, UserError
 from pgax.training.workdir import read_config
 from pgax.types import Example
 
-_FUNCTION = "function"
-_CALLABLE = "callable"
-# Settings that are a function as it is.
-_FUNCTIONS = ("reward", "step_reward", "answer")
+# What the command line can set in the place of None.
+_SETTABLE = (bool, int, float, str)
 
 
 def entry(function: Callable, **arguments: Any) -> ConfigDict:
@@ -45,20 +43,31 @@ def entry(function: Callable, **arguments: Any) -> ConfigDict:
   signature = inspect.signature(function)
   bound = signature.bind(**arguments)
   bound.apply_defaults()
-  config = ConfigDict({_FUNCTION: function})
+  config = ConfigDict({FUNCTION: function})
   for name, value in bound.arguments.items():
     if value is None:  # keep its type, so that it can be set on the command line
       allowed = typing.get_args(signature.parameters[name].annotation)
-      (kind,) = [x for x in allowed if x is not types.NoneType]
-      value = config_dict.placeholder(kind)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-      value = entry(type(value), **vars(value))  # so that its fields can be set too
-    config[name] = value
+      kinds = [kind for kind in allowed if kind in _SETTABLE]
+      value = config_dict.placeholder(kinds[0]) if kinds else None
+    config[name] = _as_config(value)
   return config
 
 
+def _as_config(value: Any) -> Any:
+  """A dataclass as the entry of its class, so that its fields can be set and saved too."""
+  if isinstance(value, tuple):
+    return tuple(map(_as_config, value))
+  if not dataclasses.is_dataclass(value) or isinstance(value, type | Task):
+    return value
+  fields = (field.name for field in dataclasses.fields(value) if field.init)
+  return entry(type(value), **{name: getattr(value, name) for name in fields})
+
+
 def run_config(
-  name: str, task: ConfigDict, reward: Callable | ConfigDict, algorithm: ConfigDict
+  name: str,
+  task: ConfigDict,
+  reward: Callable | ConfigDict,
+  algorithm: ConfigDict | Algorithm,
 ) -> ConfigDict:
   """The config of a run with default settings.
 
@@ -66,13 +75,14 @@ def run_config(
     name: of the run.
     task: entry of the task.
     reward: the reward function, or the entry of one, such as `entry(rewards.Math)`.
-    algorithm: entry of the algorithm.
+    algorithm: entry of the algorithm, or the algorithm itself.
 
   Returns:
     A `ConfigDict` with a field for each of `pgax.training.RunConfig`.
   """
   config = ConfigDict({"name": name})
-  config.task, config.reward, config.algorithm = task, reward, algorithm
+  config.task = task
+  config.reward, config.algorithm = _as_config(reward), _as_config(algorithm)
   return _with_defaults(config, RunConfig)
 
 
@@ -142,12 +152,16 @@ def _frozen(plain: Mapping[str, Any], cls: type) -> Any:
 
 def _made(value: Any, where: str) -> Any:
   """A value of a config with every entry in it, however deep, replaced by what it makes."""
+  if isinstance(value, ConfigDict):  # one that stands in a tuple
+    value = value.to_dict()
+  if isinstance(value, list | tuple):  # lists where they come from JSON
+    return tuple(_made(item, f"{where}[{i}]") for i, item in enumerate(value))
   if not isinstance(value, Mapping):
     return value
   arguments = {name: _made(item, f"{where}.{name}") for name, item in value.items()}
-  if _FUNCTION not in arguments:
+  if FUNCTION not in arguments:
     return arguments
-  function = arguments.pop(_FUNCTION)
+  function = arguments.pop(FUNCTION)
   _check_names(arguments, inspect.signature(function).parameters, f"config.{where}")
   return function(**arguments)
 
@@ -225,52 +239,3 @@ def saved_run(workdir: Path, with_task: bool = True) -> RunConfig:
   if saved is None:
     raise UserError(f"{workdir} has no config.json; give the folder of a run")
   return freeze(from_json(saved), with_task)
-
-
-def to_json(config: ConfigDict) -> dict[str, Any]:
-  """A config as JSON values; a function is written as `{"callable": "module:name"}`.
-
-  Where only a function can stand, that is as the reward or as what an entry calls, it is
-  written as `module:name` alone.
-  """
-
-  def plain(value: Any, bare: bool) -> Any:
-    if isinstance(value, Mapping):
-      return {key: plain(item, key == _FUNCTION) for key, item in value.items()}
-    if callable(value):
-      path = f"{value.__module__}:{value.__qualname__}"
-      return path if bare else {_CALLABLE: path}
-    return list(value) if isinstance(value, tuple) else value  # as JSON reads it back
-
-  return {name: plain(x, name in _FUNCTIONS) for name, x in config.to_dict().items()}
-
-
-def from_json(saved: Mapping[str, Any]) -> ConfigDict:
-  """The config that `to_json` wrote.
-
-  Raises:
-    UserError: if a function that it names is not there.
-  """
-  try:
-    values = {name: _resolved(value) for name, value in saved.items()}
-    for name in _FUNCTIONS:
-      if isinstance(saved.get(name), str):
-        values[name] = pkgutil.resolve_name(saved[name])
-    for name in ("task", "algorithm"):
-      if _FUNCTION not in saved[name]:
-        raise KeyError(f"{name}.{_FUNCTION}")
-  except (KeyError, TypeError, AttributeError, ImportError, ValueError) as error:
-    raise UserError(f"the saved configuration can't be used: {error}") from None
-  return ConfigDict(values)
-
-
-def _resolved(value: Any) -> Any:
-  """A saved value with the functions that it names."""
-  if not isinstance(value, Mapping):
-    return value
-  if _CALLABLE in value:
-    return pkgutil.resolve_name(value[_CALLABLE])
-  found = {name: _resolved(item) for name, item in value.items()}
-  if _FUNCTION in value:
-    found[_FUNCTION] = pkgutil.resolve_name(value[_FUNCTION])
-  return found

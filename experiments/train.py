@@ -10,7 +10,8 @@ from pathlib import Path
 from absl import flags
 
 from experiments import program
-from experiments.configuration import freeze, to_json
+from experiments.configuration import freeze
+from experiments.saved_config import to_json
 from pgax.models import lora
 from pgax.report import write_report
 from pgax.training import RunConfig, train
@@ -104,9 +105,17 @@ def _show(label: str, samples: list[dict], step: int) -> None:
   print(f"\n{label}:")
   held_out = [s for s in samples if s["split"] == "held_out" and s["step"] == step]
   for sample in held_out[:_SHOWN]:
-    right = sample["reward"] is not None and sample["reward"] > 0
-    mark = "right" if right else f"wrong, it is {sample['ground_truth']}"
-    print(f"  {_one_line(sample['prompt'])} {_one_line(sample['completion'])}  [{mark}]")
+    texts = _one_line(sample["prompt"]), _one_line(sample["completion"])
+    print(f"  {' '.join(texts)}  [{_mark(sample)}]")
+
+
+def _mark(sample: dict) -> str:
+  if sample["right"]:
+    return "right"
+  if sample["reward"] is None:
+    return "not scored"
+  truth = _one_line(sample["ground_truth"])
+  return f"wrong, it is {truth}" if truth else f"reward {sample['reward']:g}"
 
 
 def _one_line(text: str) -> str:

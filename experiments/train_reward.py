@@ -13,7 +13,8 @@ from pathlib import Path
 from absl import flags
 
 from experiments import program
-from experiments.configuration import freeze_preferences, to_json
+from experiments.configuration import freeze_preferences
+from experiments.saved_config import to_json
 from pgax.training import train_on_preferences
 
 _CONFIG = program.define_config(str(program.CONFIGS / "_preferences.py"))

@@ -60,7 +60,7 @@ def samples_html(samples: Sequence[Mapping]) -> str:
   for sample in samples:
     reward = sample["reward"]
     told = "&ndash;" if reward is None else f"{reward:g}"
-    mark = "good" if reward is not None and reward > 0 else "bad"
+    mark = "good" if sample["right"] else "bad"
     cut = "" if sample["finished"] else ' <span class="cut">cut at the limit</span>'
     rows.append(
       f'<tr><td class="p">{html.escape(sample["prompt"])}</td>'

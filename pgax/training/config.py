@@ -356,6 +356,12 @@ class RunConfig:
   samples_every: int = 25
 
   def __post_init__(self):
+    for name, cls in (("task", Task), ("algorithm", Algorithm)):
+      if not isinstance(vars(self)[name], cls):
+        raise ValueError(
+          f"{name} is {vars(self)[name]!r}; it must be a value of {cls.__name__}, which in "
+          "a config is entry(function) of what makes it"
+        )
     _at_least(self, 0, "seed", "steps")
     if self.seed >= 2**31:  # the data's shuffle takes 32 bits, one of them tells the stage
       raise ValueError(f"seed is {self.seed}; it must be below 2**31")

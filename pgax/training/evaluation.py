@@ -32,7 +32,7 @@ class Evaluation:
 
   Attributes:
     estimates: means over problems, each with its 95 % interval, by name:
-      `accuracy`, of the score `accuracy`, or of the reward where there is no such score;
+      `accuracy`, of the score `accuracy`, or the fraction that is right without it;
       `pass@K`, the chance that one of `K` completions is right;
       `majority@K`, the chance that the most frequent answer of `K` completions is;
       `length`, in tokens, EOS included;
@@ -183,11 +183,14 @@ def _joined(batches: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 def _problems(told: dict[str, np.ndarray], samples: int) -> dict[str, np.ndarray]:
   """What each problem contributes to every mean, `[N]`; nan where it has no part in it."""
   answers = told.pop("answer", None)
-  outcome = told.get("reward/accuracy", told["reward/mean"])
+  accuracy = told.get("reward/accuracy")
+  outcome = told["reward/mean"] if accuracy is None else accuracy
   valid = np.isfinite(outcome)
   right = valid & (outcome >= 1)
+  if accuracy is None:
+    accuracy = np.where(valid, right, np.nan)
   powers = [2**i for i in range(samples.bit_length()) if 2**i < samples]
-  values = {"accuracy": _mean(outcome)}
+  values = {"accuracy": _mean(accuracy)}
   for k in (*powers, samples):
     values[f"pass@{k}"] = np.asarray(_pass_at_k(right, valid, k))
   for k in (*powers, samples):

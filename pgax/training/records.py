@@ -21,6 +21,7 @@ class Sample:
     completion: its text.
     ground_truth: what the reward compares with.
     reward: its reward; None if it could not be scored.
+    right: whether it is right; see `rollout.Scores.right`.
     finished: whether it ended by itself.
     tokens: the text of every token.
     logp: log-probability of every token under the policy, nats.
@@ -31,6 +32,7 @@ class Sample:
   completion: str
   ground_truth: str
   reward: float | None
+  right: bool
   finished: bool
   tokens: list[str]
   logp: list[float]
@@ -75,6 +77,7 @@ def make_samples(
         completion=scores.texts[n][k],
         ground_truth=example.ground_truth,
         reward=float(scores.rewards[n, k]) if scores.valid[n, k] else None,
+        right=bool(scores.right[n, k]),
         finished=bool(finished[n, k]),
         tokens=[token_text(tokenizer, i) for i in tokens[n, k][real]],
         logp=[round(float(x), 4) for x in logp[n, k][real]],

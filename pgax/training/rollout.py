@@ -44,6 +44,11 @@ class Scores:
   reasons: np.ndarray
   detail: str = ""
 
+  @property
+  def right(self) -> np.ndarray:
+    """`[N, G]` bool: the score `accuracy`, or the reward without one, is at least 1."""
+    return self.valid & (self.parts.get("accuracy", self.rewards) >= 1)
+
 
 def completion_texts(
   tokenizer: PreTrainedTokenizerFast, tokens: np.ndarray, mask: np.ndarray

@@ -1,21 +1,25 @@
 """Configs: frozen dataclasses at the edge, JSON there and back, and what is refused."""
 
 import dataclasses
+import functools
 import json
 import runpy
+import sys
+import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.configuration import (
   entry,
   freeze,
   freeze_preferences,
-  from_json,
   run_config,
-  to_json,
 )
-from pgax import algorithms
+from experiments.saved_config import from_json, to_json
+from pgax import aggregation, algorithms
+from pgax.algorithms import Algorithm
 from pgax.data import Fields, addition, filtered, from_rows, mixture, saved_dataset
 from pgax.rewards import (
   ByTask,
@@ -226,6 +230,52 @@ def test_rewards_may_be_entries_in_entries():
   given.reward.functions.math.plane = True
   with pytest.raises(UserError, match=r"config.reward.functions.math has no key 'plane'"):
     freeze(given)
+
+
+def test_a_value_is_the_entry_of_its_class():
+  grpo = algorithms.grpo(kl_coef=0.1)
+  mine = dataclasses.replace(grpo, aggregation=aggregation.token_mean)
+  shaped = algorithms.dapo(overlong_buffer=8)
+  parts = {name: getattr(mine, name) for name in ("advantage", "surrogate", "aggregation")}
+  whole = entry(Algorithm, **parts)
+  for algorithm in (mine, algorithms.ppo(), shaped, whole):
+    given = run_config("x", entry(addition, digits=1), NumericMatch(), algorithm)
+    given.algorithm.epochs = 3  # as the command line sets it
+    again = from_json(json.loads(json.dumps(to_json(given))))
+    for config_dict in (given, again):
+      frozen = freeze(config_dict)
+      assert frozen.algorithm.epochs == 3 and frozen.reward == NumericMatch()
+      if algorithm is not whole:
+        assert frozen.algorithm == dataclasses.replace(algorithm, epochs=3)
+
+
+@pytest.mark.parametrize(
+  ("name", "value", "told"),
+  [
+    ("reward", lambda *_: {"reward": 1.0}, "config.reward is <function <lambda>"),
+    ("reward", functools.partial(final_answer), "config.reward is functools.partial"),
+    ("task", addition(digits=1), "config.task is a Task, which can't be saved"),
+    ("name", np.float32(1), "config.name is a float32, which"),
+    ("algorithm", algorithms.grpo, "algorithm is <function grpo.*a value of Algorithm"),
+  ],
+)
+def test_what_can_not_be_saved_is_refused(name, value, told):
+  given = config()
+  with given.ignore_type():
+    given[name] = value
+  with pytest.raises(UserError, match=told):
+    freeze(given) and to_json(given)
+
+
+def test_a_function_of_a_config_file_is_refused(monkeypatch):
+  # ml_collections makes a module of the file, which only this process has.
+  module = types.ModuleType("config_config")
+  exec("def mine(*_): return {'reward': 1.0}", vars(module))
+  monkeypatch.setitem(sys.modules, module.__name__, module)
+  given = config()
+  given.reward = module.mine
+  with pytest.raises(UserError, match="mine.*a config file is not: put it into a file"):
+    to_json(given)
 
 
 def test_fields_of_an_arguments_value_can_be_set():

@@ -11,7 +11,8 @@ import torch
 import transformers
 
 from experiments.configs import gsm8k_r1_zero
-from experiments.configuration import entry, freeze, from_json, run_config, to_json
+from experiments.configuration import entry, freeze, run_config
+from experiments.saved_config import from_json, to_json
 from pgax import algorithms
 from pgax.data import addition, byte_tokenizer
 from pgax.data.tokenizer import load_tokenizer

@@ -23,6 +23,7 @@ def sample(**changes):
     "completion": "2</script>",
     "ground_truth": "2",
     "reward": 1.0,
+    "right": True,
     "finished": True,
     "tokens": ["2", "</script>", "\n"],
     "logp": [-0.1, -6.0, 0.0],
@@ -79,6 +80,11 @@ def test_text_of_the_model_is_text():
   text = samples_html([sample()])
   assert "<script" not in text and "</script>" not in text and "<b>" not in text
   assert "&lt;/script&gt;" in text and "&lt;b&gt;1+1=" in text
+
+
+def test_what_is_right_is_marked_whatever_it_is_worth():
+  text = samples_html([sample(), sample(right=False, reward=0.5)])
+  assert '<td class="good">1<' in text and '<td class="bad">0.5<' in text
 
 
 def test_every_token_has_its_numbers():

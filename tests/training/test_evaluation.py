@@ -73,6 +73,14 @@ def test_accuracy_is_the_score_of_that_name():
   assert found.accuracy == 0.25 and told["reward/mean"].mean == 1.5
   # A quarter right is not right.
   assert told["pass@1"].mean == 0.0 and told["reward/accuracy"].mean == 0.25
+  assert not any(sample.right for sample in found.samples)
+
+
+def test_without_that_score_the_reward_tells_who_is_right():
+  found = call(lambda prompt, *_: {"reward": 2.1 if prompt < "2" else -0.5})
+  assert found.accuracy == found.estimates["pass@1"].mean == pytest.approx(2 / 7)
+  assert found.estimates["reward/mean"].mean == pytest.approx((2 * 2.1 - 5 * 0.5) / 7)
+  assert [sample.right for sample in found.samples] == [x.prompt < "2" for x in PROBLEMS]
 
 
 # Of 7 problems, 6 completions each: what happens to each is written down by hand, and the

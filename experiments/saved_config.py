@@ -1,0 +1,109 @@
+"""Configs as JSON and back: a function is written as its name, and found again by it."""
+
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from pgax.training import UserError
+
+# In an entry, the name of the function itself; see `configuration`.
+FUNCTION = "function"
+_CALLABLE = "callable"
+# Settings that are a function as it is.
+_FUNCTIONS = ("reward", "step_reward", "answer")
+
+
+def to_json(config: ConfigDict) -> dict[str, Any]:
+  """A config as JSON values; a function is written as `{"callable": "module:name"}`.
+
+  Where only a function can stand, that is as the reward or as what an entry calls, it is
+  written as `module:name` alone.
+
+  Raises:
+    UserError: if a value can't be written, or a function not be found again by its name.
+  """
+  return {
+    name: _plain(value, f"config.{name}", name in _FUNCTIONS)
+    for name, value in config.to_dict().items()
+  }
+
+
+def _plain(value: Any, where: str, bare: bool = False) -> Any:
+  match value:
+    case ConfigDict():  # one that stands in a tuple
+      return _plain(value.to_dict(), where)
+    case Mapping():
+      return {k: _plain(x, f"{where}.{k}", k == FUNCTION) for k, x in value.items()}
+    case list() | tuple():  # as JSON reads it back
+      return [_plain(x, f"{where}[{i}]") for i, x in enumerate(value)]
+    case None | bool() | int() | float() | str():
+      return value
+  if not callable(value):
+    raise UserError(
+      f"{where} is a {type(value).__name__}, which can't be saved with the run; give "
+      "entry(function, argument=...) of what makes it"
+    )
+  path = _path(value, where)
+  return path if bare else {_CALLABLE: path}
+
+
+def _path(function: Callable, where: str) -> str:
+  """`module:name` of a function that another process finds there."""
+  module = getattr(function, "__module__", None) or ""
+  path = f"{module}:{getattr(function, '__qualname__', '')}"
+  try:
+    found = _on_path(module) and pkgutil.resolve_name(path) is function
+  except (ImportError, AttributeError, ValueError):
+    found = False
+  if not found:
+    raise UserError(
+      f"{where} is {function!r}, which a later command could not find by its name. It has "
+      "to be a function at the top of a module that can be imported, which a config file "
+      "is not: put it into a file of its own in the folder that you start from, or give "
+      "entry(function, argument=...) of what makes it"
+    )
+  return path
+
+
+def _on_path(module: str) -> bool:
+  """Whether a module can be imported, and is not only there as this program's own."""
+  top = module.partition(".")[0]
+  if top == "__main__":
+    return False
+  return any(finder.find_spec(top, None) for finder in sys.meta_path)
+
+
+def from_json(saved: Mapping[str, Any]) -> ConfigDict:
+  """The config that `to_json` wrote.
+
+  Raises:
+    UserError: if a function that it names is not there.
+  """
+  try:
+    values = {name: _resolved(value) for name, value in saved.items()}
+    for name in _FUNCTIONS:
+      if isinstance(saved.get(name), str):
+        values[name] = pkgutil.resolve_name(saved[name])
+    for name in ("task", "algorithm"):
+      if FUNCTION not in saved[name]:
+        raise KeyError(f"{name}.{FUNCTION}")
+  except (KeyError, TypeError, AttributeError, ImportError, ValueError) as error:
+    raise UserError(f"the saved configuration can't be used: {error}") from None
+  return ConfigDict(values)
+
+
+def _resolved(value: Any) -> Any:
+  """A saved value with the functions that it names."""
+  if isinstance(value, list):
+    return tuple(map(_resolved, value))
+  if not isinstance(value, Mapping):
+    return value
+  if _CALLABLE in value:
+    return pkgutil.resolve_name(value[_CALLABLE])
+  found = {name: _resolved(item) for name, item in value.items()}
+  if FUNCTION in value:
+    found[FUNCTION] = pkgutil.resolve_name(value[FUNCTION])
+  return found
