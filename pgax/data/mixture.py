@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -55,6 +55,15 @@ class Mixture:
         return named(examples[place], name)
       place -= len(examples)
     raise AssertionError("the order has no place beyond the parts")
+
+
+def first_of_each(examples: Sequence[Example]) -> Iterator[Example]:
+  """The first example, of a `Mixture` that of every part."""
+  if not isinstance(examples, Mixture):
+    yield examples[0]
+    return
+  for name, part in examples.parts:
+    yield from (named(example, name) for example in first_of_each(part))
 
 
 def subset(examples: Sequence[Example], kept: np.ndarray) -> Sequence[Example]:

@@ -9,52 +9,9 @@ from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
 from pgax.rewards.answers import marked_answer
 from pgax.training.draws import check_draws
+from pgax.training.optimizer_config import OptimizerConfig, at_least, check_decay
 from pgax.training.reward_config import RewardModelConfig
 from pgax.types import AnswerFn, RewardFn, StepRewardFn
-
-
-def _at_least(config: object, minimum: float, *names: str) -> None:
-  for name in names:
-    value = vars(config)[name]
-    if not minimum <= value < math.inf:  # also catches nan
-      raise ValueError(f"{name} is {value}; it must be at least {minimum}, and finite")
-
-
-@dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
-  """AdamW with linear warm-up, and global-norm clipping.
-
-  Attributes:
-    learning_rate: after warm-up.
-    warmup_steps: optimizer steps over which it rises linearly from 0.
-    decay_steps: optimizer steps after which a cosine has taken it to 0; 0 keeps it
-      constant.
-    clip_norm: limit of the gradient's global norm.
-    b1: decay of the first moment.
-    b2: decay of the second moment.
-    weight_decay: decoupled decay of matrices.
-  """
-
-  learning_rate: float = 1e-4
-  warmup_steps: int = 10
-  decay_steps: int = 0
-  clip_norm: float = 1.0
-  b1: float = 0.9
-  b2: float = 0.95
-  weight_decay: float = 0.0
-
-  def __post_init__(self):
-    _at_least(self, 0, "learning_rate", "warmup_steps", "decay_steps", "weight_decay")
-    if self.decay_steps and self.decay_steps <= self.warmup_steps:
-      raise ValueError(
-        f"decay_steps is {self.decay_steps}; it must be 0 or above warmup_steps, which is "
-        f"{self.warmup_steps}"
-      )
-    for name in ("b1", "b2"):
-      if not 0 <= vars(self)[name] < 1:
-        raise ValueError(f"{name} is {vars(self)[name]}; it must be at least 0 and below 1")
-    if not self.clip_norm > 0:
-      raise ValueError(f"clip_norm is {self.clip_norm}; it must be positive")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,19 +48,14 @@ class SupervisedConfig:
   )
 
   def __post_init__(self):
-    _at_least(self, 0, "steps", "row_tokens", "normalize_constant", "eval_every")
-    _at_least(self, 1, "batch_size", "microbatches")
+    at_least(self, 0, "steps", "row_tokens", "normalize_constant", "eval_every")
+    at_least(self, 1, "batch_size", "microbatches")
     if self.batch_size % self.microbatches:
       raise ValueError(
         f"supervised.batch_size is {self.batch_size}; it must be a multiple of "
         f"supervised.microbatches, which is {self.microbatches}"
       )
-    if 0 < self.optimizer.decay_steps < self.steps:
-      raise ValueError(
-        f"supervised.optimizer.decay_steps is {self.optimizer.decay_steps} and "
-        f"supervised.steps is {self.steps}; the steps after the decay would learn nothing. "
-        "Raise decay_steps to steps, or set it to 0 for no decay"
-      )
+    check_decay(self.optimizer, "supervised.optimizer", self.steps, of="supervised.steps")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,8 +130,8 @@ class SamplingConfig:
       raise ValueError(
         f"logit_bias is {self.logit_bias}; it must be pairs of a token id and a number"
       )
-    _at_least(self, 1, "prompts", "group", "max_prompt_tokens", "max_tokens")
-    _at_least(self, 0, "top_k", "min_tokens", "slots")
+    at_least(self, 1, "prompts", "group", "max_prompt_tokens", "max_tokens")
+    at_least(self, 0, "top_k", "min_tokens", "slots")
     if not 0 < self.top_p <= 1:
       raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
     if not 0 <= self.min_p <= 1:
@@ -228,8 +180,8 @@ class ScoringConfig:
   max_unscorable: float = 1.0
 
   def __post_init__(self):
-    _at_least(self, 0, "workers")
-    _at_least(self, 1, "parts")
+    at_least(self, 0, "workers")
+    at_least(self, 1, "parts")
     if not 0 < self.deadline < math.inf:
       raise ValueError(f"deadline is {self.deadline}; it must be positive, and finite")
     if not 0 <= self.max_unscorable <= 1:
@@ -362,18 +314,24 @@ class RunConfig:
           f"{name} is {vars(self)[name]!r}; it must be a value of {cls.__name__}, which in "
           "a config is entry(function) of what makes it"
         )
-    _at_least(self, 0, "seed", "steps")
+    at_least(self, 0, "seed", "steps")
     if self.seed >= 2**31:  # the data's shuffle takes 32 bits, one of them tells the stage
       raise ValueError(f"seed is {self.seed}; it must be below 2**31")
-    _at_least(self, 1, "logit_chunk", "microbatches")
-    _at_least(self, 1, "eval_every", "eval_problems")
+    at_least(self, 1, "logit_chunk", "microbatches")
+    at_least(self, 1, "eval_every", "eval_problems")
     check_draws(self.eval_samples, self.eval_temperature, "eval_")
-    _at_least(self, 1, "checkpoint_every", "keep_checkpoints", "samples_every")
+    at_least(self, 1, "checkpoint_every", "keep_checkpoints", "samples_every")
     if self.model_path and self.policy_from:
       raise ValueError(
         f"model.path is {self.model_path!r} and policy_from is {self.policy_from!r}; only "
         "one of them can give the weights to start from"
       )
+    updates = self.algorithm.epochs * self.algorithm.minibatches
+    learners = {"optimizer": self.optimizer}
+    if self.algorithm.critic:
+      learners["critic.optimizer"] = self.critic.optimizer
+    for name, optimizer in learners.items():
+      check_decay(optimizer, name, self.steps * updates, of="steps * epochs * minibatches")
     parts = self.algorithm.minibatches * self.microbatches
     if self.sampling.prompts % parts:
       raise ValueError(

@@ -4,7 +4,8 @@ import dataclasses
 
 from pgax.data.preferences import Preferences
 from pgax.models.config import DecoderConfig
-from pgax.training.config import MeshConfig, OptimizerConfig
+from pgax.training.config import MeshConfig
+from pgax.training.optimizer_config import OptimizerConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.algorithms import Algorithm, loss, prepare
 from pgax.data.demonstrations import CollateDemonstrations
+from pgax.data.mixture import first_of_each
 from pgax.models import hf
 from pgax.models.decoder import Decoder
 from pgax.rewards.code.sandbox import Limits
@@ -23,8 +24,8 @@ from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
 from pgax.training.policy import check_params, end_ids
 from pgax.training.problems import prompt_collator
-from pgax.training.reward_model import check_reward_model
-from pgax.training.rollout import open_scorer
+from pgax.training.reward_model import check_parts, check_reward_model
+from pgax.training.rollout import check_names, open_scorer
 from pgax.training.state import abstract_policy
 from pgax.training.workdir import read_config
 from pgax.types import Example, Feedback, Rollout
@@ -203,23 +204,32 @@ def _trace(config: RunConfig, algorithm: Algorithm, steps: bool) -> None:
 
 
 def _check_rewards(config: RunConfig, scorer: Scorer) -> None:
-  """Tries the reward functions on the first problem and its solution."""
-  example = config.task.train[0]
+  """Tries the reward functions on the solution of a first problem, of each of a mixture."""
+  for example in first_of_each(config.task.train):
+    _check_reward(config, scorer, example)
+
+
+def _check_reward(config: RunConfig, scorer: Scorer, example: Example) -> None:
   job = Job(example.prompt, example.solution, example.ground_truth, example.metadata)
 
   def refused(name: str, why: object) -> ValueError:
     return ValueError(
-      f"{name} {getattr(config, name)!r} fails on the solution of the first problem, "
+      f"{name} {getattr(config, name)!r} fails on the solution of a first problem, "
       f"{example.prompt!r}: {why}"
     )
 
   try:
     (outcome,) = scorer([job])
+    for value in outcome.scores.values():
+      float(value)
   except Exception as error:
     raise refused("reward", error) from error
   # An empty solution may well have no score; that is no fault of the function's.
   if outcome.reason not in ("", "nan"):
     raise refused("reward", outcome.detail)
+  check_names(outcome)
+  if config.reward_model.path:
+    check_parts(outcome.scores)
   if config.step_reward is not None:
     try:
       config.step_reward(*job)

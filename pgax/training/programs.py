@@ -10,8 +10,9 @@ from pgax.algorithms import Algorithm
 from pgax.models.config import DecoderConfig
 from pgax.models.decoder import Decoder
 from pgax.models.lora import LoraConfig
-from pgax.training.config import OptimizerConfig, RunConfig
+from pgax.training.config import RunConfig
 from pgax.training.learner import Learner
+from pgax.training.optimizer_config import OptimizerConfig
 from pgax.training.state import TrainState, abstract_state, make_optimizer, shardings_of
 from pgax.training.step import make_train_step
 from pgax.training.supervised import make_supervised_step

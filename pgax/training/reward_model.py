@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Collection
 from pathlib import Path
 
 import jax
@@ -55,6 +56,19 @@ def model_rewards(
   return jnp.where(rollout.finished, scores, cut_reward)
 
 
+def check_parts(names: Collection[str]) -> None:
+  """Refuses scores of a reward function that have the names of the two.
+
+  Raises:
+    UserError: it says which.
+  """
+  if taken := {_MODEL, _FUNCTION} & set(names):
+    raise UserError(
+      f"the reward function returned a score named {min(taken)!r}; beside a reward model "
+      f"{_FUNCTION!r} and {_MODEL!r} are the names of the two"
+    )
+
+
 def combined(
   config: RewardModelConfig, scores: Scores, told: np.ndarray, finished: np.ndarray
 ) -> Scores:
@@ -75,11 +89,7 @@ def combined(
   Raises:
     UserError: if the reward function has a part of such a name.
   """
-  if taken := {_MODEL, _FUNCTION} & scores.parts.keys():
-    raise UserError(
-      f"the reward function returned a score named {min(taken)!r}; beside a reward model "
-      f"{_FUNCTION!r} and {_MODEL!r} are the names of the two"
-    )
+  check_parts(scores.parts)
   nan = np.float32(np.nan)
   function = np.where(scores.valid, scores.rewards, nan)
   rewards = np.zeros_like(scores.rewards)

@@ -105,7 +105,7 @@ def score(
     [Job(x.prompt, t, x.ground_truth, x.metadata) for x, group in pairs for t in group]
   )
   for outcome in outcomes:
-    _check_names(outcome)
+    check_names(outcome)
 
   def shaped(values: list, dtype: type) -> np.ndarray:
     return np.asarray(values, dtype).reshape(mask.shape[:2])
@@ -128,7 +128,12 @@ def score(
   )
 
 
-def _check_names(outcome: Outcome) -> None:
+def check_names(outcome: Outcome) -> None:
+  """Refuses scores without a reward, or of a name that is taken.
+
+  Raises:
+    UserError: it says which.
+  """
   scores = outcome.scores
   if "reward" not in scores and not outcome.reason:
     raise UserError(

@@ -18,8 +18,8 @@ from pgax.models.partitioning import (
   param_shardings,
   replicated,
 )
-from pgax.training.config import OptimizerConfig
 from pgax.training.learner import Learner
+from pgax.training.optimizer_config import OptimizerConfig
 from pgax.types import Array, PyTree
 
 

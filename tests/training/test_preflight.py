@@ -5,10 +5,18 @@ import dataclasses
 import pytest
 
 from pgax import algorithms
-from pgax.data import Task, byte_tokenizer
-from pgax.rewards import Code, Combined, addition_steps
+from pgax.data import Task, byte_tokenizer, mixture
+from pgax.rewards import Code, Combined, addition_steps, by_task, final_answer
 from pgax.rewards.code import Limits
-from pgax.training import SamplingConfig, ScoringConfig, SupervisedConfig, UserError
+from pgax.training import (
+  CriticConfig,
+  OptimizerConfig,
+  RewardModelConfig,
+  SamplingConfig,
+  ScoringConfig,
+  SupervisedConfig,
+  UserError,
+)
 from pgax.training.preflight import check_run
 from pgax.types import Example
 from tests import tiny
@@ -107,7 +115,17 @@ ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
         "step_reward": addition_steps,
         "task": SENTENCES,
       },
-      "step_reward .* fails on the solution of the first problem, 'one'",
+      "step_reward .* fails on the solution of a first problem, 'one'",
+    ),
+    ({"reward": lambda *_: {"score": 1.0}}, r"scores .'score'.; 'reward' must be among"),
+    ({"reward": lambda *_: {"reward": 1.0, "mean": 1.0}}, "a score named 'mean'"),
+    ({"reward": lambda *_: {"reward": 1.0, "kind": "sum"}}, "fails .*float.* 'sum'"),
+    (
+      {
+        "task": mixture({"a": SENTENCES, "b": SENTENCES}, {"a": 1.0, "b": 1.0}),
+        "reward": by_task({"a": final_answer}),
+      },
+      "first problem, .*: the problem is of task 'b'",
     ),
     ({"algorithm": algorithms.ppo(lam=95.0), "steps": 20}, r"lam is 95\.0"),
     ({"algorithm": algorithms.copg(beta=0.0)}, "beta is 0"),
@@ -133,6 +151,18 @@ def test_a_bad_run_is_refused(changes, told):
     (
       {"algorithm": algorithms.grpo(minibatches=2), "microbatches": 4},
       "multiple of minibatches \\* microbatches = 2 \\* 4",
+    ),
+    (
+      {
+        "algorithm": algorithms.ppo(epochs=2, minibatches=2),
+        "critic": CriticConfig(optimizer=OptimizerConfig(decay_steps=79)),
+        "steps": 20,
+      },
+      "critic.optimizer.decay_steps is 79 and steps . epochs . minibatches is 80",
+    ),
+    (
+      {"optimizer": OptimizerConfig(decay_steps=19), "steps": 20},
+      "^optimizer.decay_steps is 19 and .* 20; the steps after the decay .* to 20",
     ),
     ({"microbatches": 0}, "microbatches is 0; it must be at least 1"),
     ({"steps": -1}, "steps is -1"),
@@ -174,6 +204,10 @@ def test_settings_of_parts():
     (
       lambda: SupervisedConfig(steps=2000),
       "decay_steps is 1000 and supervised.steps is 2000",
+    ),
+    (
+      lambda: RewardModelConfig(function_weight=0.0),
+      r"reward_model.function_weight is 0\.0 and reward_model.path is ''",
     ),
   ],
 )

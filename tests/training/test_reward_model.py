@@ -77,7 +77,7 @@ FUNCTION = scores([1.0, 0.0, 9.0, 1.0], [True, True, False, True], accuracy=[1, 
 
 def test_weights_of_function_and_model():
   found = combined(
-    RewardModelConfig(weight=2.0, function_weight=3.0), FUNCTION, TOLD, FINISHED
+    RewardModelConfig("model", weight=2.0, function_weight=3.0), FUNCTION, TOLD, FINISHED
   )
   assert found.valid.tolist() == [[True, False, False, True]]
   assert found.rewards.tolist() == [[3.0 + 1.0, 0.0, 0.0, 3.0 - 2.0]]
@@ -90,11 +90,13 @@ def test_weights_of_function_and_model():
 
 
 def test_what_is_only_looked_at_spoils_nothing():
-  found = combined(RewardModelConfig(function_weight=0.0), FUNCTION, TOLD, FINISHED)
+  found = combined(
+    RewardModelConfig("model", function_weight=0.0), FUNCTION, TOLD, FINISHED
+  )
   assert found.rewards.tolist() == [[0.5, 0.0, 2.0, -1.0]]
   assert found.reasons.tolist() == [["", "nan", "", ""]]
   assert found.detail == "nan: the reward model's score is nan"
-  found = combined(RewardModelConfig(weight=0.0), FUNCTION, TOLD, FINISHED)
+  found = combined(RewardModelConfig("model", weight=0.0), FUNCTION, TOLD, FINISHED)
   assert found.rewards.tolist() == [[1.0, 0.0, 0.0, 1.0]]
   assert found.reasons.tolist() == [["", "", "timeout", ""]]
   with pytest.raises(UserError, match="returned a score named 'model'; beside a reward"):
@@ -103,7 +105,10 @@ def test_what_is_only_looked_at_spoils_nothing():
 
 @pytest.mark.parametrize(("preset", "cut"), [(algorithms.grpo, 1), (algorithms.remax, 2)])
 def test_collected_with_the_functions(preset, cut):
-  tokenizer, setting = byte_tokenizer(), RewardModelConfig(weight=2.0, cut_reward=-7.0)
+  tokenizer, setting = (
+    byte_tokenizer(),
+    RewardModelConfig("model", weight=2.0, cut_reward=-7.0),
+  )
   scoring = ScoringConfig(parts=cut)
   config = tiny.run_config(algorithm=preset(), reward_model=setting, scoring=scoring)
   batch = CollatePrompts(tokenizer, 5)([Example(f"{i}+1=", str(i)) for i in range(4)])
@@ -160,4 +165,4 @@ def test_what_can_be_no_reward_model_is_refused(saved, tmp_path):
   with pytest.raises(ValueError, match="are 0; nothing is rewarded"):
     RewardModelConfig(str(saved), weight=0.0, function_weight=0.0)
   with pytest.raises(ValueError, match="reward_model.cut_reward is nan; it must be finite"):
-    RewardModelConfig(cut_reward=float("nan"))
+    RewardModelConfig("model", cut_reward=float("nan"))
