@@ -5,7 +5,8 @@ with its 95 % interval, and the same as a line of JSON. `--samples=8 --temperatu
 several completions of each problem, for pass@k and majority@k; without them there is one,
 decoded greedily. The problems are those of the run itself, or, with `--config=FILE`, those
 of another config, which then also gives the reward and the settings of sampling, the limits
-on length among them.
+on length among them. Without a chat template of its own, its prompts are rendered as those
+of the run.
 """
 
 import json
@@ -16,15 +17,13 @@ from pathlib import Path
 from absl import flags
 
 from experiments import program
-from experiments.configuration import freeze, saved_run
+from experiments.checkpoint import load_checkpoint
 from pgax.ops.evaluation import Estimate
 from pgax.training import UserError
 from pgax.training.draws import check_draws
 from pgax.training.evaluation import evaluate, evaluation_key
-from pgax.training.policy import end_ids, load_policy
-from pgax.training.problems import fit_problems, prompt_collator
+from pgax.training.problems import prompt_collator
 from pgax.training.rollout import open_scorer
-from pgax.training.sampler import make_sampler
 
 _CONFIG = program.define_config(None)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
@@ -52,18 +51,14 @@ def main() -> int:
     check_draws(samples, temperature, "--")
   except ValueError as error:
     raise UserError(str(error)) from None
-  own = _CONFIG.value is None
-  trained = saved_run(workdir, with_task=own)
-  run = trained if own else freeze(_CONFIG.value)
-  policy = load_policy(trained, workdir)
-  run, counts = fit_problems(run, policy.tokenizer)  # as training leaves problems out
+  found = load_checkpoint(workdir, _CONFIG.value)
+  run, policy = found.run, found.policy
   problems = run.task.train if _SPLIT.value == "train" else run.task.held_out
   count = min(_PROBLEMS.value or len(problems), len(problems))
-  ends = end_ids(trained, policy.tokenizer)
   try:
     with open_scorer(run.reward, run.scoring) as scorer:
-      found = evaluate(
-        make_sampler(run.sampling, policy.model, policy.tokenizer, policy.mesh, ends),
+      result = evaluate(
+        found.sampler,
         policy.params,
         [problems[i] for i in range(count)],
         prompt_collator(run, policy.tokenizer),
@@ -78,21 +73,21 @@ def main() -> int:
     raise UserError(str(error)) from error
   drawn = f"{samples} at temperature {temperature}" if temperature else "one, greedy"
   print(
-    f"{workdir}, step {policy.step}: {found.accuracy:.1%} of {found.problems} problems of "
+    f"{workdir}, {found.place}: {result.accuracy:.1%} of {result.problems} problems of "
     f"{run.name}/{_SPLIT.value}; completions of each: {drawn}"
   )
-  print(_table(found.estimates))
+  print(_table(result.estimates))
   told = {
-    "accuracy": _finite(found.accuracy),
+    "accuracy": _finite(result.accuracy),
     "step": policy.step,
-    "problems": found.problems,
+    "problems": result.problems,
     "samples": samples,
     "temperature": temperature,
     "seed": _SEED.value,
-    **counts,
+    **found.counts,
     "estimates": {
       name: {end: _finite(x) for end, x in estimate._asdict().items()}
-      for name, estimate in found.estimates.items()
+      for name, estimate in result.estimates.items()
     },
   }
   line = json.dumps(told, allow_nan=False)

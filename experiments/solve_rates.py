@@ -4,7 +4,8 @@ Samples completions of every training problem by the policy of a run, and writes
 each was right. `data.filtered` then leaves out what is always or never solved. A run of
 `--config.steps=0` has the policy that a run starts from. The problems are those of the run
 itself, or, with `--config=FILE`, those of another config, which then also gives the reward
-and the settings of sampling. The same command goes on where an interrupted one stopped.
+and the settings of sampling (see `evaluate`). The same command goes on where an interrupted
+one stopped.
 """
 
 from pathlib import Path
@@ -14,12 +15,10 @@ from absl import flags
 from tqdm import tqdm
 
 from experiments import program
-from experiments.configuration import freeze, saved_run
+from experiments.checkpoint import load_checkpoint
 from pgax.training import UserError
-from pgax.training.policy import end_ids, load_policy
-from pgax.training.problems import fit_problems, prompt_collator
+from pgax.training.problems import prompt_collator
 from pgax.training.rollout import open_scorer
-from pgax.training.sampler import make_sampler
 from pgax.training.solve_rates import measure
 
 _CONFIG = program.define_config(None)
@@ -36,12 +35,8 @@ _SEED = flags.DEFINE_integer("seed", 0, "Of the random draws.", lower_bound=0)
 def main() -> int:
   """Measures, and tells how many problems are never, sometimes and always solved."""
   workdir, output = Path(_WORKDIR.value), Path(_OUTPUT.value)
-  own = _CONFIG.value is None
-  trained = saved_run(workdir, with_task=own)
-  run = trained if own else freeze(_CONFIG.value)
-  policy = load_policy(trained, workdir)
-  run, _ = fit_problems(run, policy.tokenizer)
-  ends = end_ids(trained, policy.tokenizer)
+  found = load_checkpoint(workdir, _CONFIG.value)
+  run, policy = found.run, found.policy
   count = min(_PROBLEMS.value or len(run.task.train), len(run.task.train))
   problems = [run.task.train[i] for i in range(count)]
   try:
@@ -50,7 +45,7 @@ def main() -> int:
       tqdm(total=count, desc="problems") as bar,
     ):
       rates = measure(
-        make_sampler(run.sampling, policy.model, policy.tokenizer, policy.mesh, ends),
+        found.sampler,
         policy.params,
         problems,
         prompt_collator(run, policy.tokenizer),
@@ -60,16 +55,20 @@ def main() -> int:
         temperature=run.sampling.temperature,
         batch_size=_BATCH.value,
         seed=_SEED.value,
-        record={"policy": str(workdir.resolve()), "step": policy.step},
+        record={
+          "policy": str(workdir.resolve()),
+          "step": policy.step,
+          **{name: found.config[name] for name in ("reward", "sampling", "data")},
+        },
         progress=lambda done: bar.update(done - bar.n),
       )
-  except FileNotFoundError as error:
-    raise UserError(f"{error.filename} can't be written: {error.strerror}") from None
+  except OSError as error:
+    raise UserError(f"--output={output} can't be written: {error.strerror}") from None
   except ValueError as error:  # such as a prompt over the limit
     raise UserError(str(error)) from error
   told = np.asarray([x for x in rates if x is not None])
   print(
-    f"{workdir}, step {policy.step}: of {len(rates)} problems {np.sum(told == 0)} were "
+    f"{workdir}, {found.place}: of {len(rates)} problems {np.sum(told == 0)} were "
     f"never solved, {np.sum((told > 0) & (told < 1))} sometimes, {np.sum(told == 1)} "
     f"always, and {len(rates) - len(told)} could not be scored"
   )

@@ -10,12 +10,12 @@ from pathlib import Path
 from absl import flags
 
 from experiments import program
+from experiments.checkpoint import place
 from experiments.configuration import freeze
 from experiments.saved_config import to_json
 from pgax.models import lora
 from pgax.report import write_report
 from pgax.training import RunConfig, train
-from pgax.training.loop import Result
 from pgax.training.metrics import read_lines
 from pgax.training.policy import export_policy
 
@@ -39,7 +39,7 @@ def main() -> int:
   page = write_report(rows, samples, title, workdir / "report", supervised)
   if not result.finished:
     print(
-      f"\nInterrupted at {_place(run, result)}; a checkpoint is saved. Give the same "
+      f"\nInterrupted at {place(run, result.step)}; a checkpoint is saved. Give the same "
       "command again to go on."
     )
     return 130
@@ -54,14 +54,6 @@ def main() -> int:
     print(f"\nexport: {workdir / 'export'}")
   print(f"\nreport: {page}")
   return 0
-
-
-def _place(run: RunConfig, result: Result) -> str:
-  """The step that a run is at, of the stage that it is in."""
-  done, first = int(result.state.step), run.supervised.steps
-  if done < first:
-    return f"supervised step {done} of {first}"
-  return f"step {result.step} of {run.steps}"
 
 
 def _tell_left_out(run: RunConfig, rows: list[dict]) -> None:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from pgax.data.prompts import CollatePrompts
+from pgax.data.tasks import fingerprint
 from pgax.rewards.pool import Scorer
 from pgax.training.errors import UserError
 from pgax.training.metrics import read_lines
@@ -60,7 +61,7 @@ def measure(
   """
   batch_size = -(-batch_size // sampler.mesh.size) * sampler.mesh.size
   head = {
-    "problems": len(examples),
+    "problems": fingerprint(examples),
     "samples": samples,
     "temperature": temperature,
     "batch_size": batch_size,

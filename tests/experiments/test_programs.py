@@ -4,6 +4,7 @@ What is trained, killed and interrupted is started by the interpreter; most othe
 forked from a process that has imported the libraries (see `forked`).
 """
 
+import dataclasses
 import json
 import re
 import shutil
@@ -17,11 +18,14 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.checkpoint import place
 from experiments.configuration import saved_run
 from pgax.data import addition
 from pgax.data.solve_rates import read_solve_rates
+from pgax.training import SupervisedConfig
 from pgax.training.metrics import read_lines
 from pgax.training.policy import load_policy
+from tests import tiny
 from tests.experiments.small import SMALL
 
 ROOT = Path(__file__).parents[2]
@@ -194,7 +198,7 @@ def test_solve_rates(trained, call, tmp_path):
   done = call("solve_rates", *settings)
   assert done.returncode == 0, done.stderr[-3000:]
   told = re.search(
-    r"step 30: of 6 problems (\d) were never solved, (\d) sometimes, (\d) always, and 0",
+    r"30 of 30: of 6 problems (\d) were never solved, (\d) sometimes, (\d) always, and 0",
     done.stdout,
   )
   rates = read_solve_rates(path)
@@ -290,12 +294,35 @@ def test_bad_folders_get_a_message(trained, call, tmp_path):
     (("evaluate", f"--workdir={tmp_path}"), "has no config.json"),
     (("evaluate", "--workdir=x", f"--output={tmp_path}/no/x"), "is no file in a folder"),
     (("evaluate", "--workdir=x", "--samples=2"), "--samples is 2 and --temperature is 0"),
+    (
+      ("solve_rates", f"--workdir={trained[0]}", f"--output={tmp_path}", "--problems=1"),
+      "--output=.* can't be written: Is a directory",
+    ),
     (("sample", f"--workdir={tmp_path}"), "has no config.json"),
   ]
   for (program, *arguments), told in cases:
     done = call(program, *arguments)
     assert done.returncode != 0 and re.search(told, done.stderr), done.stderr[-2000:]
     assert "Traceback" not in done.stderr
+
+
+def test_prompts_are_rendered_as_those_of_the_run(trained, call, tmp_path):
+  folder = tmp_path / "copy"
+  shutil.copytree(trained[0], folder)
+  config = json.loads((folder / "config.json").read_text())
+  config["data"]["chat_template"] = True  # which its tokenizer has none of
+  (folder / "config.json").write_text(json.dumps(config))
+  for program in ("evaluate", "solve_rates"):
+    other = ["--config=experiments/configs/rloo.py", f"--output={tmp_path}/x"]
+    done = call(program, f"--workdir={folder}", *other)
+    assert done.returncode == 2 and "has no chat template" in done.stderr, done.stderr
+
+
+def test_places():
+  run = tiny.run_config(supervised=SupervisedConfig(steps=7), steps=5)
+  places = {-7: "supervised step 0 of 7", -3: "supervised step 4 of 7", 2: "step 2 of 5"}
+  assert {step: place(run, step) for step in places} == places
+  assert place(dataclasses.replace(run, steps=0), 0) == "supervised step 7 of 7"
 
 
 def test_a_checkpoint_of_another_shape(trained, call, tmp_path):

@@ -74,8 +74,14 @@ def test_a_file_of_another_measurement(call, tmp_path):
   path = tmp_path / "rates.jsonl"
   head = {"problems": 10, "samples": 8, "temperature": 1.0, "batch_size": 4, "seed": 0}
   path.write_text(json.dumps(head) + "\n")
-  with pytest.raises(UserError, match="of another measurement.*it differs in samples"):
+  with pytest.raises(
+    UserError, match="of another measurement.*differs in problems, samples"
+  ):
     call(path)
+  path.unlink()
+  call(path, problems=PROBLEMS[:2])
+  with pytest.raises(UserError, match="it differs in problems. Give another file"):
+    call(path, problems=PROBLEMS[2:4])
   path.write_text("no\n")
   with pytest.raises(UserError, match="or of none"):
     call(path)
