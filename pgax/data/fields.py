@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,7 +35,7 @@ def text_field(row: Mapping[str, Any], name: str, numbers: bool = False) -> str:
   Args:
     row: of a source; its texts may be bytes.
     name: of the field; see `field`.
-    numbers: whether a number will do, which is then written out.
+    numbers: whether a number will do, which is then written out, without an exponent.
 
   Returns:
     The text.
@@ -46,10 +47,12 @@ def text_field(row: Mapping[str, Any], name: str, numbers: bool = False) -> str:
   value = value.item() if isinstance(value, np.generic) else value
   if isinstance(value, bytes):
     value = value.decode("utf-8")  # UnicodeDecodeError is a ValueError
-  if numbers and isinstance(value, int | float) and not isinstance(value, bool):
+  if numbers and isinstance(value, int) and not isinstance(value, bool):
+    return str(value)
+  if numbers and isinstance(value, float):
     if not math.isfinite(value):
       raise ValueError(f"field {name!r} is {value}; it must be finite")
-    return str(value)
+    return f"{Decimal(repr(value)):f}"
   if not isinstance(value, str):
     raise ValueError(f"field {name!r} is {_shown(value)}; it must be text")
   try:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pgax.data import Fields
+from pgax.rewards import final_answer
 from pgax.types import Example
 
 ROW = {
@@ -27,6 +28,22 @@ def test_texts_and_numbers():
   assert Fields("bytes", "number")(ROW) == Example("café", "4")
   assert Fields("text")(ROW) == Example("Two and two?", "")
   assert Fields("text", "deep.inner")({"text": "a", "deep.inner": "b"}).ground_truth == "b"
+
+
+@pytest.mark.parametrize(
+  ("value", "text"),
+  [
+    (2.0, "2.0"),
+    (-0.5, "-0.5"),
+    (1e-5, "0.00001"),
+    (1e16, "10000000000000000"),
+    (np.float64(1.5e20), "150000000000000000000"),
+    (10**400, f"1{'0' * 400}"),
+  ],
+)
+def test_a_number_is_written_so_that_verifiers_read_it(value, text):
+  truth = Fields("q", "a")({"q": "x", "a": value}).ground_truth
+  assert truth == text and final_answer("", f"#### {text}", truth)["reward"] == 1.0
 
 
 @pytest.mark.parametrize(
