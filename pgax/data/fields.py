@@ -8,9 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pgax.data.mixture import NAME
 from pgax.data.templates import fill
 from pgax.rewards.math import MARKER, parse_answer
 from pgax.types import Example
+
+# Far beyond any metadata, and far within what Python can recurse to.
+_MAX_LEVELS = 100
 
 
 class ParseFn(Protocol):
@@ -69,15 +73,19 @@ def _shown(value: Any) -> str:
   return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, levels: int = _MAX_LEVELS) -> Any:
   """A value of a row as Python's own: texts for bytes, lists for arrays."""
+  if not levels:
+    raise ValueError(f"metadata are nested deeper than {_MAX_LEVELS} levels")
   if isinstance(value, bytes):
     return value.decode("utf-8")
   if isinstance(value, Mapping):
-    return {key: _plain(item) for key, item in value.items()}
+    return {key: _plain(item, levels - 1) for key, item in value.items()}
   if isinstance(value, np.generic | np.ndarray):
-    return _plain(value.tolist())
-  return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    return _plain(value.tolist(), levels)
+  if isinstance(value, list | tuple):
+    return [_plain(item, levels - 1) for item in value]
+  return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +110,16 @@ class Fields:
   marker: str = ""
 
   def __post_init__(self):
+    if isinstance(self.metadata, str):
+      raise ValueError(
+        f"metadata is {self.metadata!r}; it must be a list of names of fields"
+      )
     object.__setattr__(self, "metadata", tuple(self.metadata))  # a list, from a file
+    if NAME in self.metadata:
+      raise ValueError(
+        f"metadata names the field {NAME!r}; under that name the metadata have the task of "
+        "a mixture"
+      )
     fill(self.template, "")
     if not self.prompt:
       raise ValueError("prompt is ''; it must be the name of a field")

@@ -1,5 +1,7 @@
 """A row to a problem: by the names of its fields, and what makes it none."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -63,10 +65,19 @@ def test_what_makes_no_problem(fields, told):
     fields(ROW)
 
 
+def test_metadata_are_not_nested_without_end():
+  deep = json.loads("[" * 99 + "]" * 99)
+  assert Fields("q", metadata=["m"])({"q": "a", "m": deep}).metadata == {"m": deep}
+  with pytest.raises(ValueError, match="metadata are nested deeper than 100 levels"):
+    Fields("q", metadata=["m"])({"q": "a", "m": [[deep]]})
+
+
 @pytest.mark.parametrize(
   ("settings", "told"),
   [
     ({"prompt": ""}, "prompt is ''"),
+    ({"prompt": "a", "metadata": "tests"}, "metadata is 'tests'; it must be a list"),
+    ({"prompt": "a", "metadata": ["mixture"]}, "metadata names the field 'mixture'"),
     ({"prompt": "a", "template": "b"}, "template is 'b'"),
     ({"prompt": "a", "marker": "#"}, "marker is '#', and ground_truth names no field"),
   ],
