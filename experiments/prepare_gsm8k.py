@@ -65,7 +65,8 @@ class Gsm8k(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     rows = json_lines(str(path))
     for index in range(len(rows)):
       question, answer = (rows[index][name] for name in ("question", "answer"))
-      annotation, _, short = answer.rpartition(f"{MARKER} ")
+      annotation, _, short = answer.rpartition(MARKER)
+      short = short.removeprefix(" ")
       yield index, dict(zip(_FIELDS, (question, answer, annotation, short), strict=True))
 
 

@@ -15,6 +15,9 @@ from pgax.types import Example
 _OPERATORS = "+-*"  # division would have to come out even
 # With more operands the pupil would have to choose from tens of thousands of expressions.
 _MAX_OPERANDS, _MAX_LARGEST = 4, 1000
+# For one problem. Where there are any, one draw in 729 makes one at the worst (the held-out
+# split of 3 operands up to 9 with `-`); so many are in vain only where there are none.
+_MAX_DRAWS = 30_000
 
 
 def _value(numbers: Sequence[int], operators: Sequence[str]) -> int:
@@ -75,18 +78,32 @@ class CountdownProblems:
     if not 0 <= position < self.size:
       raise IndexError(f"position is {position}; there are {self.size} problems")
     rng = np.random.default_rng((self.seed, self.held_out, position))
-    while True:  # a tenth of all problems is held out, so this ends soon
-      numbers = rng.integers(1, self.largest + 1, self.operands).tolist()
-      operators = rng.choice(list(self.operators), self.operands - 1).tolist()
-      target = _value(rng.permutation(numbers).tolist(), operators)
-      if target > 0 and is_held_out(numbers, target) == self.held_out:
-        break
+    numbers, target = self.draw(rng)
     question = f"{' '.join(map(str, numbers))} = {target}"
     return Example(
       prompt=fill(self.template, question),
       ground_truth=str(target),
       solution=self._search(numbers, target, rng),
       metadata={"numbers": tuple(numbers), "target": target},
+    )
+
+  def draw(self, rng: np.random.Generator) -> tuple[list[int], int]:
+    """Numbers and a target of this split.
+
+    Raises:
+      ValueError: if there are none.
+    """
+    for _ in range(_MAX_DRAWS):
+      numbers = rng.integers(1, self.largest + 1, self.operands).tolist()
+      operators = rng.choice(list(self.operators), self.operands - 1).tolist()
+      target = _value(rng.permutation(numbers).tolist(), operators)
+      if target > 0 and is_held_out(numbers, target) == self.held_out:
+        return numbers, target
+    raise ValueError(
+      f"operands is {self.operands}, largest is {self.largest} and operators is "
+      f"{self.operators!r}: none of {_MAX_DRAWS} draws makes a problem of the "
+      f"{'held-out' if self.held_out else 'training'} split; allow larger numbers or "
+      "other operators"
     )
 
   def _search(self, numbers: list[int], target: int, rng: np.random.Generator) -> str:
@@ -145,7 +162,7 @@ def countdown(
     A `Task`.
 
   Raises:
-    ValueError: if an argument is out of its range.
+    ValueError: if an argument is out of its range, or a split has no problems.
   """
   for name, value, low, high in (
     ("operands", operands, 2, _MAX_OPERANDS),
@@ -162,7 +179,8 @@ def countdown(
     raise ValueError(f"operators is {operators!r}; allowed are some of {_OPERATORS!r}")
   fill(template, "")
   settings = (operands, largest, operators, patience, tries, template, seed)
-  return Task(
-    train=CountdownProblems(train_size, False, *settings),
-    held_out=CountdownProblems(held_out_size, True, *settings),
-  )
+  train = CountdownProblems(train_size, False, *settings)
+  held_out = CountdownProblems(held_out_size, True, *settings)
+  for problems in (train, held_out):
+    problems.draw(np.random.default_rng(seed))  # refuses what has no problems
+  return Task(train, held_out)

@@ -3,13 +3,18 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Protocol
 
 import numpy as np
 
+from pgax.data.mixture import NAME
 from pgax.data.templates import fill
 from pgax.rewards.math import MARKER, parse_answer
 from pgax.types import Example
+
+# Far beyond any metadata, and far within what Python can recurse to.
+_MAX_LEVELS = 100
 
 
 class ParseFn(Protocol):
@@ -34,7 +39,7 @@ def text_field(row: Mapping[str, Any], name: str, numbers: bool = False) -> str:
   Args:
     row: of a source; its texts may be bytes.
     name: of the field; see `field`.
-    numbers: whether a number will do, which is then written out.
+    numbers: whether a number will do, which is then written out, without an exponent.
 
   Returns:
     The text.
@@ -46,10 +51,12 @@ def text_field(row: Mapping[str, Any], name: str, numbers: bool = False) -> str:
   value = value.item() if isinstance(value, np.generic) else value
   if isinstance(value, bytes):
     value = value.decode("utf-8")  # UnicodeDecodeError is a ValueError
-  if numbers and isinstance(value, int | float) and not isinstance(value, bool):
+  if numbers and isinstance(value, int) and not isinstance(value, bool):
+    return str(value)
+  if numbers and isinstance(value, float):
     if not math.isfinite(value):
       raise ValueError(f"field {name!r} is {value}; it must be finite")
-    return str(value)
+    return f"{Decimal(repr(value)):f}"
   if not isinstance(value, str):
     raise ValueError(f"field {name!r} is {_shown(value)}; it must be text")
   try:
@@ -66,15 +73,19 @@ def _shown(value: Any) -> str:
   return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, levels: int = _MAX_LEVELS) -> Any:
   """A value of a row as Python's own: texts for bytes, lists for arrays."""
+  if not levels:
+    raise ValueError(f"metadata are nested deeper than {_MAX_LEVELS} levels")
   if isinstance(value, bytes):
     return value.decode("utf-8")
   if isinstance(value, Mapping):
-    return {key: _plain(item) for key, item in value.items()}
+    return {key: _plain(item, levels - 1) for key, item in value.items()}
   if isinstance(value, np.generic | np.ndarray):
-    return _plain(value.tolist())
-  return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    return _plain(value.tolist(), levels)
+  if isinstance(value, list | tuple):
+    return [_plain(item, levels - 1) for item in value]
+  return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +110,16 @@ class Fields:
   marker: str = ""
 
   def __post_init__(self):
+    if isinstance(self.metadata, str):
+      raise ValueError(
+        f"metadata is {self.metadata!r}; it must be a list of names of fields"
+      )
     object.__setattr__(self, "metadata", tuple(self.metadata))  # a list, from a file
+    if NAME in self.metadata:
+      raise ValueError(
+        f"metadata names the field {NAME!r}; under that name the metadata have the task of "
+        "a mixture"
+      )
     fill(self.template, "")
     if not self.prompt:
       raise ValueError("prompt is ''; it must be the name of a field")

@@ -1,7 +1,6 @@
 """Preference pairs: a prompt, a completion that is preferred, and one that is not."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from pgax.data.demonstrations import CollateDemonstrations
 from pgax.data.prompts import PromptBatch, pad
+from pgax.data.rows import json_lines
 from pgax.data.tasks import AdditionProblems, addition, worked_sum
 from pgax.types import Example
 
@@ -52,41 +52,69 @@ def read_preferences(path: str | Path) -> list[Preference]:
   """Reads preference pairs, one JSON object a line.
 
   Args:
-    path: a file whose lines have the strings `prompt`, `chosen` and `rejected`, none of
-      them empty; what else they have is left out.
+    path: a file in UTF-8 whose lines have the strings `prompt`, `chosen` and `rejected`,
+      none of them empty; what else they have is left out.
 
   Returns:
     One `Preference` a line.
 
   Raises:
     ValueError: for a row that is not JSON, lacks a field or prefers nothing; it names the
-      line.
+      file and the line.
     OSError: if the file can't be read.
   """
   pairs = []
-  with Path(path).open(encoding="utf-8") as lines:
-    for number, line in enumerate(lines, start=1):
+  rows = json_lines(str(path))
+  for index in range(len(rows)):
+    try:
+      row = rows[index]
+      values = [row[name] for name in _FIELDS]
+    except (ValueError, KeyError) as error:
+      raise ValueError(
+        f"{rows.where(index)}: expected a JSON object with the strings "
+        f"{', '.join(_FIELDS)}; {type(error).__name__}: {error}"
+      ) from None
+    for name, value in zip(_FIELDS, values, strict=True):
+      if not isinstance(value, str) or not value:
+        raise ValueError(f"{rows.where(index)}: {name} is {value!r}; it must be a string")
       try:
-        row = json.loads(line)
-        values = [row[name] for name in _FIELDS]
-      except (ValueError, KeyError, TypeError) as error:
+        value.encode("utf-8")
+      except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair
         raise ValueError(
-          f"{path}:{number}: expected a JSON object with the strings {', '.join(_FIELDS)}; "
-          f"{type(error).__name__}: {error}"
+          f"{rows.where(index)}: {name} is not UTF-8: {error.reason}"
         ) from None
-      for name, value in zip(_FIELDS, values, strict=True):
-        if not isinstance(value, str) or not value:
-          raise ValueError(f"{path}:{number}: {name} is {value!r}; it must be a string")
-      pair = Preference(*values)
-      if pair.chosen == pair.rejected:
-        raise ValueError(f"{path}:{number}: chosen and rejected are the same")
-      pairs.append(pair)
+    pair = Preference(*values)
+    if pair.chosen == pair.rejected:
+      raise ValueError(f"{rows.where(index)}: chosen and rejected are the same")
+    pairs.append(pair)
+  if not pairs:
+    raise ValueError(f"{path} has no preference pairs")
   return pairs
 
 
 def preference_files(train_path: str, held_out_path: str) -> Preferences:
-  """Pairs of two files; see `read_preferences`."""
-  return Preferences(read_preferences(train_path), read_preferences(held_out_path))
+  """Pairs of two files; see `read_preferences`.
+
+  Args:
+    train_path: file of the training pairs.
+    held_out_path: file of the pairs to be judged by.
+
+  Returns:
+    `Preferences`.
+
+  Raises:
+    ValueError: for a bad row, a file without pairs, or a pair that stands in both files.
+    OSError: if a file can't be read.
+  """
+  train, held_out = read_preferences(train_path), read_preferences(held_out_path)
+  both = set(train) & set(held_out)
+  if both:
+    line = min(map(train.index, both)) + 1
+    raise ValueError(
+      f"{len(both)} pairs stand in both splits, such as that of {train[line - 1].prompt!r} "
+      f"({train_path}:{line}); the splits must not overlap"
+    )
+  return Preferences(train, held_out)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

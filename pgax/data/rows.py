@@ -45,7 +45,10 @@ class JSONLines:
       line = file.read(stop - start)
     if not line.strip():
       raise ValueError("the line is empty")
-    row = json.loads(line.decode("utf-8"))
+    try:
+      row = json.loads(line.decode("utf-8"))
+    except RecursionError:
+      raise ValueError("the JSON is nested too deeply") from None
     if not isinstance(row, Mapping):
       raise ValueError(f"expected a JSON object, not {type(row).__name__}")
     return row

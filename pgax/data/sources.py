@@ -63,8 +63,9 @@ def read_problems(rows: Rows, parse: ParseFn, max_bad_rows: int = 0) -> Problems
       key = prompt_key(parse(rows[index]).prompt)
     except ValueError as error:
       # Of those that have messages of several lines, the first says what is wrong.
+      said = str(error).strip().splitlines() or ["no reason is given"]
       kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-      bad_rows.append(f"{rows.where(index)}: {kind}{str(error).splitlines()[0]}")
+      bad_rows.append(f"{rows.where(index)}: {kind}{said[0]}")
       if len(bad_rows) > max_bad_rows:
         told = f"; max_bad_rows allows {max_bad_rows}, and this is one more. The first: "
         raise ValueError(bad_rows[-1] + (told + bad_rows[0]) * bool(max_bad_rows)) from None
@@ -91,9 +92,16 @@ def from_rows(train: Rows, held_out: Rows, parse: ParseFn, max_bad_rows: int = 0
     A `Task`; its `bad_rows` are those that were skipped.
 
   Raises:
-    ValueError: for a bad row too many, or a prompt that stands in both sources.
+    ValueError: for a bad row too many, a source without problems, or a prompt that stands
+      in both sources.
   """
   parts = [read_problems(rows, parse, max_bad_rows) for rows in (train, held_out)]
+  for name, part in zip(("train", "held_out"), parts, strict=True):
+    if not len(part):
+      raise ValueError(
+        f"the task's split {name!r} is empty: of {len(part.rows)} rows none makes a "
+        f"problem, where the first would be {part.rows.where(0)}"
+      )
   _, positions, _ = np.intersect1d(parts[0].keys, parts[1].keys, return_indices=True)
   if len(positions):
     first = min(positions)
@@ -123,7 +131,8 @@ def gsm8k(
     A `Task`.
 
   Raises:
-    ValueError: for a bad row too many, or a question that stands in both files.
+    ValueError: for a bad row too many, a file without problems, or a question that stands
+      in both files.
     OSError: if a file can't be read.
   """
   parse = GSM8KFields(template)

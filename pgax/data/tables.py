@@ -78,15 +78,18 @@ def saved_dataset(path: str, split: str = "") -> Table:
   import pyarrow
 
   folder = _split_folder(Path(path), split)
-  state = _read_json(folder / "state.json", "is no folder of datasets.save_to_disk")
+  none = "is no folder of datasets.save_to_disk"
+  state = _read_json(folder / "state.json", none, "_data_files")
   if state.get("_indices_files"):
     raise ValueError(
       f"{folder} keeps its order apart from its rows, as old versions of datasets did; "
       "save it again by a newer one"
     )
   tables = []
-  for file in state["_data_files"]:
-    file = folder / file["filename"]
+  for listed in state["_data_files"]:
+    if not isinstance(listed, Mapping) or "filename" not in listed:
+      raise ValueError(f"{folder} {none}: state.json lists {listed!r} as a file")
+    file = folder / listed["filename"]
     try:
       tables.append(pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all())
     except pyarrow.ArrowException as error:
@@ -101,17 +104,22 @@ def _split_folder(folder: Path, split: str) -> Path:
     if split:
       raise ValueError(f"split is {split!r} and {folder} has no splits; leave it empty")
     return folder
-  splits = _read_json(listed, "can't be read")["splits"]
+  splits = _read_json(listed, "can't be read", "splits")["splits"]
   if split not in splits:
     raise ValueError(f"split is {split!r}; {folder} has {', '.join(splits)}")
   return folder / split
 
 
-def _read_json(path: Path, told: str) -> Mapping[str, Any]:
+def _read_json(path: Path, told: str, needed: str) -> Mapping[str, Any]:
+  """The object in a file, whose field `needed` is a list that is not empty."""
   try:
-    return json.loads(path.read_text(encoding="utf-8"))
+    found = json.loads(path.read_text(encoding="utf-8"))
   except (FileNotFoundError, ValueError) as error:
     raise ValueError(f"{path.parent} {told}: {path.name}: {error}") from None
+  listed = found.get(needed) if isinstance(found, Mapping) else None
+  if not listed or not isinstance(listed, list):
+    raise ValueError(f"{path.parent} {told}: {path.name} has no list {needed!r}")
+  return found
 
 
 def _joined(name: str, tables: list[Any]) -> Table:

@@ -4,12 +4,13 @@ import re
 from fractions import Fraction
 
 from pgax.rewards.math import MARKER
+from pgax.rewards.numbers import WHOLE, ascii_minus, last_number
 
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-_BOX = re.compile(r"\\f?boxed\s*\{")
-# A number as it stands in running text; the sign is not that of `3-2`.
-_PLAIN = re.compile(r"(?<![\w.])[-+]?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?![\w/])")
-_NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d+|)(\.\d*)?(?:/(\d+))?")
+_OPEN, _CLOSE = "<answer>", "</answer>"
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BRACE = re.compile(r"(?<!\\)[{}]")
+# The exponent is bounded: ten to the power of it is computed.
+_NUMBER = re.compile(rf"([-+]?)({WHOLE}|)(\.\d*)?(?:[eE]([-+]?0*\d{{1,3}}))?(?:/(\d+))?")
 _FRACTION = re.compile(r"([-+]?)\\[dt]?frac\{(\d+)\}\{(\d+)\}")
 # What is wrapped around an answer and is no part of it.
 _WRAPPING = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"))
@@ -18,15 +19,24 @@ _MAX_DIGITS = 4000
 
 
 def boxed(text: str) -> str | None:
-  r"""Contents of the last `\boxed{...}` whose braces are balanced, or None."""
-  for match in reversed(list(_BOX.finditer(text))):
-    depth = 1
-    for index in range(match.end(), len(text)):
-      escaped = text[index - 1] == "\\"
-      depth += {"{": 1, "}": -1}.get(text[index], 0) * (not escaped)
-      if not depth:
-        return text[match.end() : index]
-  return None
+  r"""Contents of the last `\boxed{...}` or `\fbox{...}` that is closed, or None."""
+  boxes = {match.end() for match in _BOX.finditer(text)}
+  opened, last = [], slice(0, 0)
+  for brace in _BRACE.finditer(text) if boxes else ():
+    if brace.group() == "{":
+      opened.append(brace.end())
+    elif opened and (start := opened.pop()) in boxes and start > last.start:
+      last = slice(start, brace.start())
+  return text[last] if last.start else None
+
+
+def _tagged(text: str) -> str | None:
+  """What stands in the last `<answer>...</answer>`: an opening tag alone is text."""
+  start = text.rfind(_OPEN, 0, max(text.rfind(_CLOSE), 0))
+  if start < 0:
+    return None
+  start += len(_OPEN)
+  return text[start : text.index(_CLOSE, start)]
 
 
 def extract_answer(text: str, plain: bool = True) -> str | None:
@@ -43,16 +53,16 @@ def extract_answer(text: str, plain: bool = True) -> str | None:
   Returns:
     The answer without white space around it, or None if there is none.
   """
-  tagged = _TAG.findall(text)
-  if tagged:
-    text = tagged[-1]
+  tagged = _tagged(text)
+  if tagged is not None:
+    text = tagged
   inner = boxed(text)
   if inner is None and MARKER in text:
     inner = text.rpartition(MARKER)[2].partition("\n")[0]
-  if inner is None and tagged:
-    inner = text
+  if inner is None:
+    inner = tagged
   if inner is None and plain:
-    inner = (_PLAIN.findall(text) or [None])[-1]
+    inner = last_number(text)
   return inner.strip() or None if inner is not None else None
 
 
@@ -66,9 +76,9 @@ def tagged_answer(text: str) -> str:
     What stands in the last `<answer>...</answer>`; or else behind the last `####`, to the
     end of the line; or else the whole text. Without white space around it.
   """
-  tagged = _TAG.findall(text)
-  if tagged:
-    return tagged[-1].strip()
+  tagged = _tagged(text)
+  if tagged is not None:
+    return tagged.strip()
   _, marker, tail = text.rpartition(MARKER)
   return (tail.partition("\n")[0] if marker else text).strip()
 
@@ -87,8 +97,8 @@ def marked_answer(text: str) -> str | None:
 
 
 def clean(answer: str) -> str:
-  """An answer without dollar signs, white space and a full stop around it."""
-  text = answer.strip().rstrip(".").strip()
+  """An answer with ASCII's minus, and no dollars, white space or full stop around it."""
+  text = ascii_minus(answer).strip().rstrip(".").strip()
   for left, right in _WRAPPING:
     if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
       text = text[len(left) : -len(right)].strip()
@@ -96,7 +106,7 @@ def clean(answer: str) -> str:
 
 
 def exact_number(answer: str) -> Fraction | None:
-  r"""The number that an answer is, exactly: `-1,234.5`, `$5`, `2/3` or `\frac{2}{3}`.
+  r"""The number that an answer is, exactly: `-1,234.5`, `$5`, `1.5e3` or `\frac{2}{3}`.
 
   Args:
     answer: the whole answer.
@@ -104,24 +114,27 @@ def exact_number(answer: str) -> Fraction | None:
   Returns:
     The number, or None if the answer is something else.
   """
-  text = clean(answer).replace("\\$", "").replace("\\!", "").replace("$", "")
-  # White space stands between groups of three digits, and around signs; elsewhere it parts
-  # two numbers: `1 1/2` is neither 11/2 nor 12.
-  text = re.sub(r"\s*([-+/{}])\s*", r"\1", text.strip())
-  if re.fullmatch(r"[-+]?\d{1,3}(?:\s\d{3})+(?:\.\d*)?", text):
-    text = "".join(text.split())
+  # What is too long is not read at all: some of this takes more than linear time.
+  text = answer.strip()
   if len(text) > _MAX_DIGITS:
     return None
+  text = clean(text).replace("\\$", "").replace("\\!", "").replace("$", "")
+  # White space stands between groups of three digits, and around signs; elsewhere it parts
+  # two numbers: `1 1/2` is neither 11/2 nor 12, and `2e + 3` is a sum.
+  text = re.sub(r"(?<![\seE])\s*([-+/{}])\s*", r"\1", text.strip())
+  if re.fullmatch(r"[-+]?\d{1,3}(?:\s\d{3})+(?:\.\d*)?", text):
+    text = "".join(text.split())
   if match := _FRACTION.fullmatch(text):
     sign, numerator, denominator = match.groups()
-    decimals = None
+    decimals = exponent = None
   elif match := _NUMBER.fullmatch(text):
-    sign, numerator, decimals, denominator = match.groups()
+    sign, numerator, decimals, exponent, denominator = match.groups()
   else:
     return None
   places = len(decimals or ".") - 1
   digits = numerator.replace(",", "") + (decimals or ".")[1:]
   if not digits or (denominator and not int(denominator)):
     return None
-  value = Fraction(int(digits), 10**places) / int(denominator or 1)
+  value = Fraction(int(digits), 10**places) * Fraction(10) ** int(exponent or 0)
+  value /= int(denominator or 1)
   return -value if sign == "-" else value

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from pgax.rewards.numbers import WHOLE, ascii_minus
 from pgax.types import NO_METADATA
 
 MARKER = "####"
 # The rest of the line is the number, or there is no answer: "12 or 13" is not one.
-_NUMBER = re.compile(r"[-+]?\$?(?:\d[\d,]*(?:\.\d+)?|\.\d+)\.?")
+_NUMBER = re.compile(rf"[-+]?\$?(?:{WHOLE}(?:\.\d+)?|\.\d+)\.?")
 
 
 def parse_answer(text: str) -> Decimal | None:
@@ -31,7 +32,7 @@ def parse_answer(text: str) -> Decimal | None:
 
 
 def _number(text: str) -> Decimal | None:
-  text = text.strip()
+  text = ascii_minus(text).strip()
   if not _NUMBER.fullmatch(text):
     return None
   return Decimal(text.rstrip(".").replace(",", "").replace("$", ""))

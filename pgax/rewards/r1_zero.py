@@ -52,7 +52,8 @@ class R1Zero:
     if formatted:
       answer = completion.rpartition("<answer>")[2].replace("</answer>", "")
       # A box that was never closed holds no answer.
-      answer = boxed(answer) if "\\boxed" in answer else answer
+      box = "\\boxed" in answer or "\\fbox" in answer
+      answer = boxed(answer) if box else answer
       if answer is not None and answer.strip():
         right = equivalent(ground_truth, answer, self.symbolic)
     return {

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pgax.rewards.answers import clean, exact_number, extract_answer
+from pgax.rewards.answers import exact_number, extract_answer
+from pgax.rewards.numbers import last_number
 from pgax.types import NO_METADATA
 
 
@@ -129,19 +130,15 @@ class NumericMatch:
     text = extract_answer(completion, plain=False) or completion
     answer = _number(text)
     if answer is None:
-      answer = _number((_NUMBERS.findall(text) or [""])[-1])
-    near = answer is not None and math.isfinite(answer)
-    near = near and abs(answer - truth) <= max(self.relative * abs(truth), self.absolute)
+      answer = _number(last_number(text, units=True) or "")
+    allowed = max(self.relative * abs(truth), self.absolute)
+    near = answer is not None and abs(answer - truth) <= allowed
     return _told(near) | {"format": float(answer is not None)}
-
-
-_NUMBERS = re.compile(r"(?<![\w.])[-+]?\$?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def _number(text: str) -> float | None:
   exact = exact_number(text)
   try:
-    found = float(clean(text).replace(",", "") if exact is None else exact)
-  except (ValueError, OverflowError):
+    return None if exact is None else float(exact)
+  except OverflowError:
     return None
-  return found if math.isfinite(found) else None

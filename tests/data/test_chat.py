@@ -13,6 +13,11 @@ TEMPLATE = (
   "{% for m in messages %}{{ bos_token + m['role'] + '\\n' + m['content'] + eos_token }}\n"
   "{% endfor %}{% if add_generation_prompt %}{{ bos_token + 'assistant\\n' }}{% endif %}"
 )
+# As Gemma 2's.
+NO_SYSTEM = (
+  "{% if messages[0]['role'] == 'system' %}"
+  "{{ raise_exception('System role not supported') }}{% endif %}" + TEMPLATE
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +60,32 @@ def test_a_tokenizer_without_a_template(tokenizer):
   Chat().check(tokenizer)
   with pytest.raises(ValueError, match="the tokenizer has no chat template"):
     Chat().check(byte_tokenizer())
+
+
+@pytest.mark.parametrize(
+  ("template", "system", "told"),
+  [
+    (
+      NO_SYSTEM,
+      "be brief",
+      "with data.system_prompt 'be brief': .*System role not support",
+    ),
+    (
+      "{% if %}",
+      "",
+      "can't render a prompt: TemplateSyntaxError: .*chat_template to False",
+    ),
+    ("{{ messages.none.none }}", "", "can't render a prompt: UndefinedError"),
+  ],
+)
+def test_a_template_that_fails(template, system, told):
+  tokenizer = byte_tokenizer()
+  tokenizer.chat_template = template
+  for call in (Chat(system).check, lambda x: Chat(system).encode(x, "2")):
+    with pytest.raises(ValueError, match=told):
+      call(tokenizer)
+  if system:
+    Chat().check(tokenizer)
 
 
 def test_prompts_over_the_limit_are_left_out_and_counted():

@@ -75,6 +75,16 @@ def test_every_step_of_a_search_is_right_but_the_answer_may_be_wrong():
     assert text == answer
 
 
+def test_problems_stay_what_they_are():
+  settings = {"operands": 3, "largest": 9, "operators": "-"}  # hundreds of draws for one
+  for examples, prompt in (
+    (countdown().train, "8 9 2 = 74\n"),
+    (countdown().held_out, "8 5 5 = 33\n"),
+    (countdown(**settings).held_out, "1 1 6 = 4\n"),
+  ):
+    assert examples[5].prompt == prompt
+
+
 def test_problems_are_a_function_of_the_seed():
   one, same, other = (countdown(seed=seed, patience=0.5) for seed in (1, 1, 2))
   assert some(one.train) == some(same.train) == some(pickle.loads(pickle.dumps(one)).train)
@@ -100,6 +110,11 @@ def test_problems_are_a_function_of_the_seed():
     ({"operators": ""}, "operators is ''"),
     ({"operators": "+/"}, "operators is '.*'; allowed are some of"),
     ({"template": ""}, "template is ''"),
+    (
+      {"operands": 2, "largest": 3, "operators": "+"},
+      r"operands is 2, largest is 3 and operators is '\+': none of .* the held-out split",
+    ),
+    ({"operands": 4, "largest": 2, "operators": "-"}, "none of .* the training split"),
   ],
 )
 def test_bad_arguments(settings, told):

@@ -1,9 +1,12 @@
 """A row to a problem: by the names of its fields, and what makes it none."""
 
+import json
+
 import numpy as np
 import pytest
 
 from pgax.data import Fields
+from pgax.rewards import final_answer
 from pgax.types import Example
 
 ROW = {
@@ -30,6 +33,22 @@ def test_texts_and_numbers():
 
 
 @pytest.mark.parametrize(
+  ("value", "text"),
+  [
+    (2.0, "2.0"),
+    (-0.5, "-0.5"),
+    (1e-5, "0.00001"),
+    (1e16, "10000000000000000"),
+    (np.float64(1.5e20), "150000000000000000000"),
+    pytest.param(10**400, f"1{'0' * 400}", id="401 digits"),
+  ],
+)
+def test_a_number_is_written_so_that_verifiers_read_it(value, text):
+  truth = Fields("q", "a")({"q": "x", "a": value}).ground_truth
+  assert truth == text and final_answer("", f"#### {text}", truth)["reward"] == 1.0
+
+
+@pytest.mark.parametrize(
   ("fields", "told"),
   [
     (Fields("none"), "field 'none' is missing; there are bytes, deep, number"),
@@ -46,10 +65,19 @@ def test_what_makes_no_problem(fields, told):
     fields(ROW)
 
 
+def test_metadata_are_not_nested_without_end():
+  deep = json.loads("[" * 99 + "]" * 99)
+  assert Fields("q", metadata=["m"])({"q": "a", "m": deep}).metadata == {"m": deep}
+  with pytest.raises(ValueError, match="metadata are nested deeper than 100 levels"):
+    Fields("q", metadata=["m"])({"q": "a", "m": [[deep]]})
+
+
 @pytest.mark.parametrize(
   ("settings", "told"),
   [
     ({"prompt": ""}, "prompt is ''"),
+    ({"prompt": "a", "metadata": "tests"}, "metadata is 'tests'; it must be a list"),
+    ({"prompt": "a", "metadata": ["mixture"]}, "metadata names the field 'mixture'"),
     ({"prompt": "a", "template": "b"}, "template is 'b'"),
     ({"prompt": "a", "marker": "#"}, "marker is '#', and ground_truth names no field"),
   ],

@@ -18,28 +18,36 @@ GOOD = {"prompt": "a", "chosen": "bc", "rejected": "d", "margin": 3}
 
 
 def write(path, *rows):
-  lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-  path.write_text("".join(f"{line}\n" for line in lines))
+  lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
+  path.write_bytes(b"".join(line + b"\n" for line in lines))
   return str(path)
 
 
 def test_files(tmp_path):
   one = write(tmp_path / "one.jsonl", GOOD, GOOD | {"chosen": "\u2028 e"})
-  two = write(tmp_path / "two.jsonl", GOOD)
+  two = write(tmp_path / "two.jsonl", GOOD | {"chosen": "f"})
   found = preference_files(one, two)
   assert found.train == [Preference("a", "bc", "d"), Preference("a", "\u2028 e", "d")]
-  assert found.held_out == [Preference("a", "bc", "d")]
+  assert found.held_out == [Preference("a", "f", "d")]
+  both = write(tmp_path / "both.jsonl", GOOD | {"chosen": "\u2028 e"})
+  with pytest.raises(ValueError, match=r"1 pairs stand in both splits.*one.jsonl:2"):
+    preference_files(one, both)
+  with pytest.raises(ValueError, match=r"none.jsonl has no preference pairs"):
+    preference_files(one, write(tmp_path / "none.jsonl"))
 
 
 @pytest.mark.parametrize(
   ("row", "told"),
   [
-    ("{", "bad.jsonl:2: expected a JSON object with the strings prompt, chosen, rejected"),
-    ("[1]", "bad.jsonl:2: expected a JSON object"),
+    (b"{", "bad.jsonl:2: expected a JSON object with the strings prompt, chosen, rejected"),
+    (b"[1]", "bad.jsonl:2: expected a JSON object"),
     ({"prompt": "a", "chosen": "b"}, "bad.jsonl:2: .* KeyError: 'rejected'"),
     (GOOD | {"chosen": 3}, "bad.jsonl:2: chosen is 3; it must be a string"),
     (GOOD | {"rejected": ""}, "bad.jsonl:2: rejected is ''"),
     (GOOD | {"rejected": "bc"}, "bad.jsonl:2: chosen and rejected are the same"),
+    (b'{"prompt": "\xff"}', "bad.jsonl:2: .* UnicodeDecodeError"),
+    pytest.param(b'{"a": ' * 100_000, "bad.jsonl:2: .* nested too deeply", id="deep"),
+    (GOOD | {"chosen": "\ud800"}, "bad.jsonl:2: chosen is not UTF-8: surrogates"),
   ],
 )
 def test_bad_rows_are_named(tmp_path, row, told):

@@ -80,10 +80,11 @@ BAD = {
   b'{"question": "a", "answer": "no number"}': "no number after '####'",
   b'{"question": "\xff", "answer": "#### 3"}': "UnicodeDecodeError",
   rb'{"question": "\ud800", "answer": "#### 3"}': "'question' is not UTF-8: surrogates",
+  b'{"a": ' * 100_000: "the JSON is nested too deeply",
 }
 
 
-@pytest.mark.parametrize(("row", "told"), BAD.items())
+@pytest.mark.parametrize(("row", "told"), BAD.items(), ids=BAD.values())
 def test_bad_row_is_named(tmp_path, row, told):
   path = tmp_path / "rows.jsonl"
   path.write_bytes(GOOD + b"\n" + row + b"\n")
@@ -108,6 +109,16 @@ def test_bad_rows_are_skipped_up_to_a_number_and_counted(tmp_path):
     gsm8k(str(path), held_out, max_bad_rows=-1)
 
 
+def test_a_bad_row_without_a_reason_is_named():
+  def parse(row):
+    raise ValueError
+
+  rows = json_lines(str(EXCERPT / "train.jsonl"))
+  with pytest.raises(ValueError, match=r"train.jsonl:1: no reason is given$"):
+    read_problems(rows, parse)
+  assert len(read_problems(rows, parse, max_bad_rows=25).bad_rows) == 25
+
+
 def test_rows_in_random_access_and_in_other_processes(tmp_path):
   rows = json_lines(str(EXCERPT / "train.jsonl"))
   lines = (EXCERPT / "train.jsonl").read_text(encoding="utf-8").splitlines()
@@ -118,7 +129,7 @@ def test_rows_in_random_access_and_in_other_processes(tmp_path):
   task = gsm8k(str(EXCERPT / "train.jsonl"), str(EXCERPT / "test.jsonl"))
   assert pickle.loads(pickle.dumps(task)).train[3] == task.train[3]
   (tmp_path / "empty.jsonl").write_bytes(b"")
-  with pytest.raises(ValueError, match="split 'train' is empty"):
+  with pytest.raises(ValueError, match="split 'train' is empty: of 0 rows .*empty.jsonl"):
     gsm8k(str(tmp_path / "empty.jsonl"), str(EXCERPT / "test.jsonl"))
 
 

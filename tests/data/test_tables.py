@@ -41,6 +41,15 @@ def test_a_folder_that_is_another(path, split, told):
     saved_dataset(str(path), split)
 
 
+@pytest.mark.parametrize(
+  "state", ["{}", "[]", '{"_data_files": []}', '{"_data_files": [{}]}']
+)
+def test_a_state_that_lists_no_files(tmp_path, state):
+  (tmp_path / "state.json").write_text(state)
+  with pytest.raises(ValueError, match="is no folder of datasets.save_to_disk: state.json"):
+    saved_dataset(str(tmp_path))
+
+
 def write(path, rows, **options):
   pq.write_table(pyarrow.Table.from_pylist(rows), path, **options)
 

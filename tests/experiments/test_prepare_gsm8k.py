@@ -11,6 +11,7 @@ import pytest
 from experiments.prepare_gsm8k import prepare
 from pgax.data import Fields, GSM8KFields, from_rows, gsm8k, tfds
 from pgax.training import UserError
+from pgax.types import Example
 
 ROOT = Path(__file__).parents[2]
 EXCERPT = ROOT / "tests" / "data" / "gsm8k"
@@ -73,6 +74,18 @@ def test_by_the_names_of_fields_and_by_parts_of_splits(data_dir):
   example = fields(rows[9])
   answer = example.metadata["answer"]
   assert answer == f"{example.solution}#### {example.ground_truth}"
+
+
+def test_the_marker_needs_no_space(tmp_path):
+  for split, answer in (("train", "a\n####5"), ("test", "a\n#### 1,000")):
+    row = json.dumps({"question": split, "answer": answer})
+    (tmp_path / f"{split}.jsonl").write_text(f"{row}\n")
+  prepare(tmp_path, tmp_path / "out")
+  read = [
+    Fields("question", "short_answer", "annotation")(rows[0])
+    for rows in splits(tmp_path / "out")
+  ]
+  assert read == [Example("train", "5", "a\n"), Example("test", "1,000", "a\n")]
 
 
 def test_tensorflow_is_not_loaded_where_it_is_installed(data_dir, tmp_path):

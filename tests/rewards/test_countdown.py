@@ -87,6 +87,7 @@ def test_division():
     ("so (3+2*7) is it? #### 3+7*2\nyes", 1, 1),
     ("<answer> 3 + 7 * 2 </answer> #### 1", 1, 1),
     ("<answer>2</answer> <answer>3+(2*7)</answer>", 1, 1),
+    ("in <answer> tags <answer>3+(2*7)</answer>", 1, 1),
     ("7+3+2", 0, 1),
     ("17", 0, 0),
     ("2*7+3=17", 0, 0),

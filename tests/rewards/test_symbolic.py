@@ -4,6 +4,7 @@ import builtins
 import importlib.util
 import signal
 import threading
+import time
 from fractions import Fraction
 
 import pytest
@@ -20,7 +21,9 @@ from pgax.rewards.answers import boxed, exact_number, extract_answer
     ("so \\boxed{4}", "4"),
     ("\\boxed{1} then \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
     ("\\boxed{\\{1,2\\}}", "\\{1,2\\}"),
-    ("\\fbox{1} \\boxed{2", "2"),  # never closed: the last number is what is left
+    ("\\fboxed{1} \\boxed{2", "2"),  # never closed: the last number is what is left
+    ("\\fbox{1} 2", "1"),
+    ("\\boxed{\\boxed{a}b} \\boxed{2", "a"),
     ("2+2 #### 4\nmore 5", "4"),
     ("<answer>7</answer> 8", "7"),
     ("<answer>it is \\boxed{7}</answer> \\boxed{8}", "7"),
@@ -30,6 +33,15 @@ from pgax.rewards.answers import boxed, exact_number, extract_answer
     ("from 7-4", "4"),
     ("it is 1,234.50", "1,234.50"),
     ("version2", None),
+    ("it is 42, I think", "42"),
+    ("I tried 3, but it is .5", ".5"),
+    ("not 3 but \u22125", "-5"),
+    ("it is 1.5e-3", "1.5e-3"),
+    ("the pair (1,2)", "1,2"),
+    ("the pair (1,-2)", "-2"),
+    ("it is 3.5kg or 1,2x", None),
+    ("in <answer> tags: <answer>5</answer> </answer>, not <answer>", "5"),
+    ("</answer><answer>5", "5"),
     ("nothing", None),
     ("<answer> </answer> 4", None),
     ("", None),
@@ -43,6 +55,16 @@ def test_boxes_are_balanced():
   assert boxed("\\boxed{a{b}c} d") == "a{b}c"
   assert boxed("\\boxed {a}") == "a"
   assert boxed("\\boxed{a") is None
+
+
+def test_a_long_text_is_read_once():
+  # Each of these took seconds and more where the time grew with the square of the length.
+  start = time.process_time()
+  assert boxed("\\boxed{" * 20_000) is None
+  assert extract_answer("<answer>" * 50_000) is None
+  assert extract_answer("1," * 50_000 + "1x") is None
+  assert exact_number("1" + " " * 100_000 + "2") is None
+  assert time.process_time() - start < 10
 
 
 @given(st.fractions(), st.booleans())
@@ -66,6 +88,13 @@ def test_numbers_are_exact(value, latex):
     ("-", None),
     ("5 apples", None),
     ("9" * 5000, None),
+    ("\u22125", Fraction(-5)),
+    ("1.5e3", Fraction(1500)),
+    ("-1E-05", Fraction(-1, 10**5)),
+    ("1e3/4", Fraction(250)),
+    ("2e + 3", None),  # with Euler's number
+    ("e3", None),
+    ("1e999999999", None),
   ],
 )
 def test_what_is_a_number(text, value):
@@ -83,6 +112,8 @@ RIGHT = [
   ("\\frac12", "0.5"),
   ("1<x<2", "(1,2)"),
   ("blue", "blue"),
+  ("-5", "\u22125"),
+  ("1e-05", "0.00001"),
 ]
 WRONG = [
   ("1/3", "0.33"),
@@ -96,6 +127,8 @@ WRONG = [
   ("(1,2)", "1<x<2"),  # gold first: the other way round it is right
   ("540", "5401"),
   ("0.1", "0.10000001"),
+  ("12", "1,2"),
+  ("5", "\u22125"),
 ]
 
 
@@ -123,6 +156,9 @@ def test_numbers_need_no_library(monkeypatch):
   for answer, right in (("#### 72", 1.0), ("\\boxed{71}", 0.0), ("72.5", 0.0), ("?", 0.0)):
     assert Math()("", answer, "72")["reward"] == right
   assert Math(symbolic=False)("", "\\boxed{x+1}", "1+x")["reward"] == 0.0
+  for kind in (Math, R1Zero):
+    text = "so</think> <answer>\\fbox{\u22125}</answer>"
+    assert kind(symbolic=False)("", text, "-5")["reward"] == 1.0
 
 
 def test_a_missing_library_is_said_at_once(monkeypatch):

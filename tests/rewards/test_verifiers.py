@@ -104,6 +104,16 @@ def test_regular_expressions():
     ("inf", "5", 0.0),
     ("1e999", "5", 0.0),
     ("none", "5", 0.0),
+    ("It is 2/3", "2/3", 1.0),
+    ("It is 2/3", "3", 0.0),
+    ("<answer>1,2</answer>", "12", 0.0),
+    ("the pair (1,2)", "12", 0.0),
+    ("20,30,40", "203040", 0.0),
+    ("<answer>\u22125</answer>", "5", 0.0),
+    ("it is \u22125", "-5", 1.0),
+    ("it is .5, or so", "0.5", 1.0),
+    ("it weighs 3.5kg", "3.5", 1.0),
+    ("it weighs 3.5kg", "3", 0.0),
   ],
 )
 def test_numbers_within_a_tolerance(text, truth, right):
