@@ -38,8 +38,9 @@ def main() -> int:
   title = f"{run.name}, seed {run.seed}"
   page = write_report(rows, samples, title, workdir / "report", supervised)
   if not result.finished:
+    reached = int(result.state.step) - run.supervised.steps
     print(
-      f"\nInterrupted at {place(run, result.step)}; a checkpoint is saved. Give the same "
+      f"\nInterrupted at {place(run, reached)}; a checkpoint is saved. Give the same "
       "command again to go on."
     )
     return 130

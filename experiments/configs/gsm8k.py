@@ -28,6 +28,7 @@ def get_config() -> ConfigDict:
   )
   config = run_config("gsm8k", task, final_answer, entry(algorithms.grpo))
   config.steps = 1
+  config.optimizer.warmup_steps = 0  # or the one step would have a rate of 0
   config.supervised.steps = 2
   config.supervised.batch_size = 2
   config.supervised.optimizer.warmup_steps = 1

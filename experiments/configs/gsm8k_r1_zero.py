@@ -5,7 +5,8 @@ of GSM8K. The prompt is that of DeepSeek-R1 (arXiv 2501.12948), and the values t
 Stanford's CS336 (2025), assignment 5. A rollout is used for one optimizer step; 200 of 32
 prompts are less than an epoch of the 7,473 problems. A microbatch is one group of 8
 completions, the smallest part that a batch is computed in; CS336 takes 2 completions, which
-gives the same gradient.
+gives the same gradient. On D devices set `--config.microbatches` to 32 / D, and install
+`.[math]` for the reward.
 
 Command:
   python -m experiments.train --config=experiments/configs/gsm8k_r1_zero.py --config.model.path=DIR --config.task.train_path=train.jsonl --config.task.held_out_path=test.jsonl --workdir=runs/gsm8k_r1_zero

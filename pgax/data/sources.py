@@ -76,15 +76,19 @@ def read_problems(rows: Rows, parse: ParseFn, max_bad_rows: int = 0) -> Problems
   return Problems(rows, parse, *kept, tuple(bad_rows))
 
 
-def from_rows(train: Rows, held_out: Rows, parse: ParseFn, max_bad_rows: int = 0) -> Task:
-  """A task from two sources of rows.
+def from_rows(
+  train: Rows, held_out: Rows | float, parse: ParseFn, max_bad_rows: int = 0
+) -> Task:
+  """A task from two sources of rows, or from one that is divided.
 
   In a config, `entry(from_rows, train=entry(tfds, name="gsm8k", split="train", ...), ...,
   parse=entry(Fields, prompt="question", ground_truth="short_answer"))`.
 
   Args:
     train: rows of the training problems, such as `json_lines(...)` or `tfds(...)`.
-    held_out: rows of the problems to be judged by.
+    held_out: rows of the problems to be judged by; or a number in (0, 1), about which
+      fraction of the first source's problems is held out. A hash of its prompt decides on
+      which side a problem is, so that it stays there when others are added.
     parse: makes a problem of a row, such as `Fields(...)`.
     max_bad_rows: how many bad rows of each source are skipped; see `read_problems`.
 
@@ -92,25 +96,47 @@ def from_rows(train: Rows, held_out: Rows, parse: ParseFn, max_bad_rows: int = 0
     A `Task`; its `bad_rows` are those that were skipped.
 
   Raises:
-    ValueError: for a bad row too many, a source without problems, or a prompt that stands
-      in both sources.
+    ValueError: for a bad row too many, a split without problems, a fraction that is none,
+      or a prompt that stands in both sources.
   """
-  parts = [read_problems(rows, parse, max_bad_rows) for rows in (train, held_out)]
+  whole = read_problems(train, parse, max_bad_rows)
+  if isinstance(held_out, int | float):
+    parts = _divided(whole, held_out)
+    bad_rows = whole.bad_rows
+  else:
+    parts = whole, read_problems(held_out, parse, max_bad_rows)
+    bad_rows = whole.bad_rows + parts[1].bad_rows
+    _check_overlap(*parts)
   for name, part in zip(("train", "held_out"), parts, strict=True):
     if not len(part):
       raise ValueError(
         f"the task's split {name!r} is empty: of {len(part.rows)} rows none makes a "
-        f"problem, where the first would be {part.rows.where(0)}"
+        f"problem of it, where the first would be {part.rows.where(0)}"
       )
-  _, positions, _ = np.intersect1d(parts[0].keys, parts[1].keys, return_indices=True)
+  return Task(*parts, bad_rows=bad_rows)
+
+
+def _divided(problems: Problems, fraction: float) -> tuple[Problems, Problems]:
+  if not 0 < fraction < 1:
+    raise ValueError(
+      f"held_out is {fraction}; it must be rows, or a fraction above 0 and below 1"
+    )
+  aside = problems.keys < fraction * 2.0**64
+  return tuple(
+    dataclasses.replace(problems, indices=problems.indices[x], keys=problems.keys[x])
+    for x in (~aside, aside)
+  )
+
+
+def _check_overlap(train: Problems, held_out: Problems) -> None:
+  _, positions, _ = np.intersect1d(train.keys, held_out.keys, return_indices=True)
   if len(positions):
     first = min(positions)
-    where = train.where(int(parts[0].indices[first]))
+    where = train.rows.where(int(train.indices[first]))
     raise ValueError(
       f"{len(positions)} questions stand in both splits, such as "
-      f"{parts[0][first].prompt!r} ({where}); the splits must not overlap"
+      f"{train[first].prompt!r} ({where}); the splits must not overlap"
     )
-  return Task(*parts, bad_rows=parts[0].bad_rows + parts[1].bad_rows)
 
 
 def gsm8k(

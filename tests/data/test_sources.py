@@ -1,6 +1,7 @@
 """GSM8K: the excerpt always, the whole where it lies beside the clone."""
 
 import json
+import math
 import pickle
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from experiments.configs.gsm8k import get_config
 from experiments.configuration import freeze
-from pgax.data import GSM8KFields, byte_tokenizer, gsm8k, json_lines
+from pgax.data import Fields, GSM8KFields, byte_tokenizer, from_rows, gsm8k, json_lines
 from pgax.data.sources import read_problems
 from pgax.rewards import Math, R1Zero, final_answer
 from pgax.training.preflight import check_run
@@ -137,6 +138,30 @@ def test_overlap_is_refused():
   path = str(EXCERPT / "train.jsonl")
   with pytest.raises(ValueError, match=r"25 questions stand in both splits.*train.jsonl:1"):
     gsm8k(path, path)
+
+
+def _prompts(examples):
+  return [examples[i].prompt for i in range(len(examples))]
+
+
+def test_a_fraction_is_held_out_whatever_else_there_is(tmp_path):
+  lines = [json.dumps({"q": f"{i}?", "a": str(i)}) for i in range(400)]
+  aside = []
+  for size in (300, 400):
+    path = tmp_path / f"{size}.jsonl"
+    path.write_text("\n".join([*lines[:size], lines[0], "{}"]))  # one twice, one bad
+    rows, parse = json_lines(str(path)), Fields("q", "a")
+    task = from_rows(rows, 0.2, parse, max_bad_rows=1)
+    train, held_out = _prompts(task.train), _prompts(task.held_out)
+    assert len(train + held_out) == size + 1 and not set(train) & set(held_out)
+    assert len(task.bad_rows) == 1
+    aside.append(set(held_out))
+  assert aside[0] < aside[1] and 60 < len(aside[1]) < 100
+  for fraction in (0.0, 1, -0.1, math.nan):
+    with pytest.raises(ValueError, match=f"held_out is {fraction}; it must be rows, or a"):
+      from_rows(rows, fraction, parse, max_bad_rows=1)
+  with pytest.raises(ValueError, match="split 'held_out' is empty: of 402 rows none"):
+    from_rows(rows, 1e-9, parse, max_bad_rows=1)
 
 
 def test_a_template_stands_around_the_question():
