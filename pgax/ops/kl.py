@@ -72,9 +72,10 @@ def k3(logp: Array, ref_logp: Array) -> Array:
     `[...]` float32, nats.
   """
   d = _log_ratio(logp, ref_logp)
-  inside = jnp.minimum(d, MAX_LOG_RATIO)
-  beyond = jnp.maximum(d - MAX_LOG_RATIO, 0.0)
-  return jnp.expm1(inside) - inside + math.expm1(MAX_LOG_RATIO) * beyond
+  slope = math.expm1(MAX_LOG_RATIO)
+  tangent = slope - MAX_LOG_RATIO + slope * (d - MAX_LOG_RATIO)
+  inside = jnp.expm1(jnp.minimum(d, MAX_LOG_RATIO)) - d
+  return jnp.where(d > MAX_LOG_RATIO, tangent, inside)
 
 
 def k3_corrected(logp: Array, ref_logp: Array, old_logp: Array) -> Array:
