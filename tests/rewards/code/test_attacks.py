@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pgax.rewards.code import Code, Limits, isolation_report
-from pgax.rewards.code.sandbox import LEVELS, available
+from pgax.rewards.code.sandbox import LEVELS, Process, available
 from tests.waiting import eventually
 
 # Small: an attack that is not stopped early is stopped at the limit.
@@ -76,10 +76,10 @@ def test_endless_work_ends(code, level):
   assert time.monotonic() - begun < 2 * LIMITS.seconds + 30  # on a busy machine
 
 
-def _running(mark):
-  """Processes on this machine whose command line holds a mark."""
+def _running(mark, place="cmdline"):
+  """Processes on this machine whose command line, or name, holds a mark."""
   found = []
-  for path in Path("/proc").glob("[0-9]*/cmdline"):
+  for path in Path("/proc").glob(f"[0-9]*/{place}"):
     try:
       if mark.encode() in path.read_bytes():
         found.append(path)
@@ -325,3 +325,19 @@ def test_no_process_is_left(level):
   code += "time.sleep(0.1)\ndef f(x): return 'expected'"
   score(code, level)
   assert eventually(lambda: not _running(mark))
+
+
+def test_what_dies_with_its_parent_no_more_is_not_left(level):
+  if level == "limits":
+    assert "outlives its scoring" in str(isolation_report(level))
+    return
+  mark = uuid.uuid4().hex[:15]
+  code = "import ctypes, os, time\nprctl = ctypes.CDLL(None).prctl\n"
+  code += "prctl(1, 0, 0, 0, 0)\nos.setsid()\n"  # no signal at the end of the parent
+  code += "for process in (os.getppid(), 1):\n"
+  code += "  for number in (2, 9, 19):\n    try: os.kill(process, number)\n"
+  code += "    except OSError: pass\n"
+  code += f"prctl(15, b'{mark}', 0, 0, 0)\ntime.sleep(100)"  # its name
+  with Process({"role": "script", "code": code}, LIMITS, level):
+    assert eventually(lambda: _running(mark, "comm"))
+  assert eventually(lambda: not _running(mark, "comm"))
