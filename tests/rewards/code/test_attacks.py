@@ -283,6 +283,13 @@ def test_overriding_equality_is_of_no_use(base, level):
   assert score(code, level, "assert Equal() == Equal() == 'expected'") == 0.0
 
 
+YES = "  def {}(self, *other): return True\n"
+NAMES = "lt le gt ge add sub radd rsub truediv rtruediv mul mod pow abs neg contains float"
+ALWAYS = "".join(YES.format(f"__{name}__") for name in NAMES.split())
+ASKED = ("f(2) < 5", "5 > f(2)", "5 in f(2)", "abs(f(2) - 5) == 1", "5 - f(2) == 1")
+ASKED += ("f(2) / 5 == 1", "f(1) < f(2)", "[5] in [f(2)]", "f(2) + f(2) == 1")
+
+
 @pytest.mark.parametrize(
   ("code", "test"),
   [
@@ -310,6 +317,10 @@ def test_overriding_equality_is_of_no_use(base, level):
       "assert 1 in f(2)",
     ),
     ("class T(Exception): pass\ndef f(x): raise T", "try:\n  f(1)\nexcept T: pass"),
+    # A `with` never keeps back what an `assert` raises.
+    (f"class P:\n{YES.format('__enter__')}{YES.format('__exit__')}", "with P(): assert 0"),
+    # What has been given back is not asked about the expected value.
+    *((f"class T:\n{ALWAYS}def f(x): return T()", f"assert {test}") for test in ASKED),
   ],
 )
 def test_what_judges_is_not_the_candidates(code, test, level):
