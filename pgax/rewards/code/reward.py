@@ -19,10 +19,12 @@ from pgax.rewards.code.sandbox import (
   best_level,
   pipe,
 )
+from pgax.rewards.fences import last_block
 from pgax.types import NO_METADATA
 
-_FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_LABELS = ("python", "py", "python3")
+# The last pair, also where the text has spoken of the tag before.
+_TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 
 
 class IsolationWarning(UserWarning):
@@ -36,10 +38,12 @@ def extract_code(completion: str) -> str:
     completion: text with code in it.
 
   Returns:
-    The last fenced block, of the last `<answer>` if there is one; without any, all of it.
+    The last fenced block of Python, or without a label, of the last `<answer>` if there is
+    one; without any, all of it.
   """
   text = (_TAG.findall(completion) or [completion])[-1]
-  return (_FENCED.findall(text) or [text])[-1]
+  block = last_block(text, _LABELS)
+  return text if block is None else block
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,6 +26,23 @@ def passed(code, *tests, **metadata):
     ("```\nx = 1\n```\n```py\nx = 2\n```", "x = 2\n"),
     ("```python\nx = 1\n```<answer>x = 3</answer>", "x = 3"),
     ("<answer>\n```python\nx = 4\n```</answer>", "x = 4\n"),
+    ("In <answer> tags: <answer>x = 5</answer>", "x = 5"),
+    ("```bash\npip install x\n```\nThen\n```python\nx = 1\n```", "x = 1\n"),
+    ("```python\nx = 1\n```\nand\n```json\n{}\n```\n", "x = 1\n"),
+    ("```Python\nx = 1\n```", "x = 1\n"),
+    ("```python3 \nx = 1\n```", "x = 1\n"),
+    ("```python title=a\nx = 1\n```", "x = 1\n"),
+    ("So:\r\n```python\r\nx = 1\r\ny = 2\r\n```\r\n", "x = 1\ny = 2\n"),
+    ("```\nx = 1\n```\n```python\nx = 2", "x = 2\n"),
+    ("```python\nx = 1\n```\nDone.\n```", "x = 1\n"),
+    ("```text\nnot closed\n```python\nx = 1\n```", "x = 1\n"),
+    ("Code: ```python\nx = 1```", "x = 1\n"),
+    ("- a\n  ```py\n  if x:\n    y\n  ```", "if x:\n  y\n"),
+    ('```py\ndef f():\n  """\n    ```\n  """\n```', 'def f():\n  """\n    ```\n  """\n'),
+    ("````py\nx = 1\n```\n````", "x = 1\n```\n"),
+    ("An `a`, and ```b```.\n```\nx = 1\n```<|end|>", "x = 1\n"),
+    ("```py\nx = 1\n```\nThis was ```python\n", "x = 1\n"),
+    ("```bash\nls\n```", "```bash\nls\n```"),
   ],
 )
 def test_where_code_stands(completion, code):
@@ -156,7 +173,7 @@ def test_programs_read_and_print():
 
 def test_too_many_programs_for_the_time_are_wrong_and_no_error():
   cases = [{"input": "", "output": "1"}] * 400
-  code = Code(Limits(seconds=1.0))
+  code = Code(Limits(seconds=1.5))
   assert code("", "print(1)", "", {"cases": cases})["reward"] == 0.0
 
 
