@@ -66,17 +66,16 @@ class Code:
 
   - give functions, or objects of classes of its own, as arguments;
   - compare objects of classes of the completion with `==`, as the keys of sets are too;
-  - arithmetic and `<`, and `in` where it can't be iterated over, of an object that is no
-    plain data, unless the test itself has made it, as in `V(1) + V(2)`, of a class whose
+  - use arithmetic and `<`, and `in` where it can't be iterated over, of an object that is
+    no plain data, unless the test itself has made it, as in `V(1) + V(2)`, of a class whose
     name begins with a capital letter: what the code gave back must not judge itself;
   - use a class of the completion in `isinstance` and `except`;
   - have a `with` of an object of the completion keep an exception back, or see it;
   - see in another variable that the code has changed a part of an argument.
 
-  The code has Python's standard library, and no
-  network; `code.isolation_report()` tells what it can reach on this machine. A completion
-  that is too slow, too large or dies is wrong. One whose tests are at fault, or whose
-  sandbox can't be made, is an error.
+  The code has Python's standard library, and no network; `code.isolation_report()` tells
+  what it can reach on this machine. A completion that is too slow, too large or dies is
+  wrong. One whose tests are at fault, or whose sandbox can't be made, is an error.
 
   Attributes:
     limits: of each process, and of the time for all tests together; the deadline of a pool
