@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pickle
+import select
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import connection
 from typing import Any, NamedTuple, Protocol
 
-from pgax.rewards.worker import ANSWER, FORK, MAX_MESSAGE, REAP, REQUEST
+from pgax.rewards.worker import ANSWER, FORK, MAX_DETAIL, MAX_MESSAGE, REAP, REQUEST
 from pgax.types import RewardFn
 
 # Why a completion could not be scored: its worker died, the function raised, its reward
@@ -121,21 +122,32 @@ class Pool:
 
     Returns:
       An `Outcome` for each, in the same order.
+
+    Raises:
+      ValueError: if the pool is closed.
     """
+    if not self._workers:
+      raise ValueError("the pool is closed; jobs are scored before that")
     outcomes: list[Outcome | None] = [None] * len(jobs)
     waiting, idle, busy = deque(range(len(jobs))), list(self._workers), []
     try:
       while waiting or busy:
         while waiting and idle:
+          index = waiting.popleft()
+          try:
+            message = _pickled(jobs[index])
+          except Exception as error:  # its metadata may be anything
+            detail = f"it can't be sent to a worker: {type(error).__name__}: {error}"
+            outcomes[index] = Outcome({}, "exception", detail[:MAX_DETAIL])
+            continue
           worker = idle.pop()
           if worker.connection.poll():  # it says something unasked: that it is dead
             worker = self._replace(worker)
-          index = waiting.popleft()
           busy.append(worker)
-          worker.give(index, jobs[index], time.monotonic() + self.deadline)
-        soonest = min(worker.due for worker in busy) - time.monotonic()
-        connection.wait([worker.connection for worker in busy], max(soonest, 0))
+          worker.give(index, message, time.monotonic() + self.deadline)
+        _wait(busy)
         for worker in list(busy):
+          worker.send()
           outcome = worker.outcome(self.deadline)
           if outcome is None:
             continue
@@ -207,6 +219,21 @@ def _start_server(function: RewardFn) -> tuple[subprocess.Popen, socket.socket]:
   return server, ours
 
 
+def _pickled(job: Job) -> bytes:
+  return pickle.dumps((job.prompt, job.completion, job.ground_truth, dict(job.metadata)))
+
+
+def _wait(busy: Sequence["_Worker"]) -> None:
+  """Waits until a worker says something, reads something, or is over its deadline."""
+  if not busy:
+    return
+  poll = select.poll()
+  for worker in busy:
+    poll.register(worker.socket, select.POLLIN | (select.POLLOUT if worker.unsent else 0))
+  soonest = min(worker.due for worker in busy) - time.monotonic()
+  poll.poll(math.ceil(1000 * min(max(soonest, 0), 3600)))  # it takes no more than weeks
+
+
 class _Worker:
   """One worker process, and the job that it has."""
 
@@ -222,17 +249,26 @@ class _Worker:
       ours.close()
       raise RuntimeError("the server of the pool's workers has died")
     (self.process,) = ANSWER.unpack(answer)
-    self.connection = connection.Connection(ours.detach())
-    self.job, self.due = -1, math.inf
+    self.socket = ours
+    self.connection = connection.Connection(os.dup(ours.fileno()))
+    self.job, self.due, self.unsent = -1, math.inf, memoryview(b"")
     self._control = control
 
-  def give(self, index: int, job: Job, due: float) -> None:
+  def give(self, index: int, message: bytes, due: float) -> None:
     """Gives it a job; `due` is when the job must be done, on the monotonic clock."""
-    self.job, self.due = index, due
-    # If it has died, its silence is found to be the end of the connection.
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-      texts = (job.prompt, job.completion, job.ground_truth)
-      self.connection.send((*texts, dict(job.metadata)))
+    self.job, self.due, self.unsent = index, due, memoryview(message)
+    self.send()
+
+  def send(self) -> None:
+    """Sends what it takes of its job without waiting: it may never read the rest."""
+    try:
+      while self.unsent:
+        self.unsent = self.unsent[self.socket.send(self.unsent, socket.MSG_DONTWAIT) :]
+    except BlockingIOError:
+      pass
+    except (BrokenPipeError, ConnectionResetError):
+      # It has died: its silence is found to be the end of the connection.
+      self.unsent = memoryview(b"")
 
   def outcome(self, deadline: float) -> Outcome | None:
     """What came of its job; None while nothing did."""
@@ -256,3 +292,4 @@ class _Worker:
     with contextlib.suppress(OSError):
       self._control.sendall(REQUEST.pack(REAP, self.process))
     self.connection.close()
+    self.socket.close()

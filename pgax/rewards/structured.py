@@ -3,13 +3,11 @@
 import dataclasses
 import importlib.util
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from pgax.rewards.fences import last_block
 from pgax.types import NO_METADATA
-
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
 
 
 def _no_constant(name: str) -> None:
@@ -20,7 +18,8 @@ def _no_constant(name: str) -> None:
 class JSONSchema:
   """Scores whether a completion is JSON that a schema allows; needs the extra `json`.
 
-  The last fenced block is taken where there is one, and otherwise the whole completion.
+  The last fenced block of JSON, or without a label, is taken where there is one, and
+  otherwise the whole completion. What is too deep or too large to be checked is not valid.
   References to other documents are never fetched.
 
   Attributes:
@@ -66,12 +65,16 @@ class JSONSchema:
         "to the reward function"
       )
     validator = _validator(schema)
-    fenced = _FENCED.findall(completion)
+    block = last_block(completion, ("json",))
+    text = completion if block is None else block
     try:
-      value = json.loads(fenced[-1] if fenced else completion, parse_constant=_no_constant)
+      value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):  # nested deeper than can be read
       return {"reward": 0.0, "accuracy": 0.0, "format": 0.0}
-    valid = float(validator.is_valid(value))
+    try:
+      valid = float(validator.is_valid(value))
+    except (RecursionError, ArithmeticError):  # a schema may go as deep as what it checks
+      valid = 0.0
     return {"reward": valid, "accuracy": valid, "format": 1.0}
 
 

@@ -1,6 +1,7 @@
 """Rewards of how a completion is written: its length, and what it repeats."""
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -62,8 +63,8 @@ class RepetitionPenalty:
   def __post_init__(self):
     if self.size < 1:
       raise ValueError(f"size is {self.size}; it must be at least 1")
-    if not self.penalty >= 0:
-      raise ValueError(f"penalty is {self.penalty}; it must be at least 0")
+    if not 0 <= self.penalty < math.inf:
+      raise ValueError(f"penalty is {self.penalty}; it must be at least 0, and finite")
 
   def __call__(
     self,

@@ -67,10 +67,10 @@ def _work(function: RewardFn, fd: int) -> None:
   try:
     os.setsid()  # what the function starts can be killed with it
     _die_with_parent()
-    with Connection(fd) as connection:
+    with Connection(fd) as connection, open(fd, "rb", closefd=False) as jobs:
       while True:
         try:
-          job = pickle.loads(connection.recv_bytes())
+          job = pickle.load(jobs)
         except EOFError:
           status = 0
           break

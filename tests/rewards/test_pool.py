@@ -1,6 +1,7 @@
 """A pool of worker processes: bad jobs cost themselves alone."""
 
 import os
+import signal
 import threading
 
 import pytest
@@ -106,6 +107,30 @@ def test_a_worker_that_died_between_two_calls_is_found(pool):
   assert eventually(lambda: not _alive(process))
   found = pool(jobs("a", "a", "a", "a"))
   assert found.count(GOOD) == 4
+
+
+def test_a_worker_that_does_not_read_is_over_the_deadline(pool):
+  process = int(pool(jobs("modules"))[0].scores["processes"])
+  os.kill(process, signal.SIGSTOP)
+  # More than a socket holds, so that all of it is never sent.
+  found = pool(jobs(*["a"] * 6, large="x" * 2**20))
+  assert sorted(x.reason for x in found) == [""] * 5 + ["timeout"]
+  assert pool(jobs("a", large="x" * 2**22)) == [GOOD]
+
+
+@pytest.mark.parametrize("metadata", [{"f": lambda: 1}, None])
+def test_a_job_that_can_not_be_sent_costs_itself_alone(pool, metadata):
+  found = pool([*jobs("a", "a"), Job("", "a", "", metadata), *jobs("a")])
+  assert found[:2] + found[3:] == [GOOD] * 3
+  assert found[2].reason == "exception" and "can't be sent to a worker" in found[2].detail
+  assert pool([Job("", "a", "", metadata)]) == [found[2]]
+
+
+def test_a_closed_pool_says_so():
+  with Pool(by_command, workers=1, deadline=5.0) as pool:
+    pass
+  with pytest.raises(ValueError, match="the pool is closed"):
+    pool(jobs("a"))
 
 
 def test_values_are_functions_too():

@@ -32,6 +32,8 @@ def reward(function, completion, truth="", metadata=None):
     ('{"a": 1}', 1.0, 1.0),
     (' {"a": 1, "b": null}\n', 1.0, 1.0),
     ('Here:\n```json\n{"a": 1}\n```\nDone.', 1.0, 1.0),
+    ('```python\nx\n```\nThen\n```json\n{"a": 1}\n```', 1.0, 1.0),
+    ('```JSON\r\n{"a": 1}\r\n```', 1.0, 1.0),
     ('{"a": "1"}', 1.0, 0.0),
     ("{}", 1.0, 0.0),
     ("[]", 1.0, 0.0),
@@ -45,6 +47,19 @@ def reward(function, completion, truth="", metadata=None):
 def test_json(text, format_score, score):
   told = JSONSchema(SCHEMA)("", text, "")
   assert told == {"reward": score, "accuracy": score, "format": format_score}
+
+
+@pytest.mark.parametrize(
+  ("schema", "text"),
+  [
+    ('{"type": "array", "items": {"$ref": "#"}}', "[" * 400 + "]" * 400),
+    ('{"multipleOf": 0.1}', "1e999"),
+    ('{"multipleOf": 0.1}', "1" + "0" * 400),
+  ],
+)
+def test_json_that_can_not_be_checked_is_not_valid(schema, text):
+  told = JSONSchema(schema)("", text, "")
+  assert told == {"reward": 0.0, "accuracy": 0.0, "format": 1.0}
 
 
 def test_json_takes_each_problems_schema():
@@ -154,7 +169,7 @@ def test_repetition():
   assert reward(RepetitionPenalty(size=1), "x " * 100) == pytest.approx(-0.99)
   assert reward(RepetitionPenalty(size=3), "a b") == 0.0
   assert reward(RepetitionPenalty(), "") == 0.0
-  for bad in ({"size": 0}, {"penalty": -1.0}, {"penalty": math.nan}):
+  for bad in ({"size": 0}, {"penalty": -1.0}, {"penalty": math.nan}, {"penalty": math.inf}):
     with pytest.raises(ValueError, match=f"{next(iter(bad))} is"):
       RepetitionPenalty(**bad)
 

@@ -8,10 +8,18 @@ import operator
 from typing import Any
 
 from pgax.rewards.code.channel import decode, encode, receive, send
+from pgax.rewards.code.operators import BINARY, COMPARISONS, UNARY
 
 _BUILTINS = {
+  **UNARY,
+  **COMPARISONS,
+  **BINARY,
   "bool": bool,
+  "contains": operator.contains,
+  "delattr": delattr,
   "delitem": operator.delitem,
+  "enter": lambda manager: type(manager).__enter__(manager),
+  "exit": lambda manager: type(manager).__exit__(manager, None, None, None),
   "getitem": operator.getitem,
   "iter": iter,
   "len": len,
@@ -55,7 +63,8 @@ def serve(code: str, requests: int, responses: int) -> None:
       case _:
         result = target(*args, **kwargs)
     # The arguments too: they may have been changed in place.
-    return {"value": encode(result, refer), "args": encode(args, refer)}
+    changed = {"args": encode(args, refer), "kwargs": encode(kwargs, refer)}
+    return {"value": encode(result, refer)} | changed
 
   while True:
     request = receive(requests)

@@ -59,6 +59,10 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
       return {name: each(kind.__iter__(value))}
   if isinstance(value, (bytes, bytearray)):
     return {type(value).__name__: bytes(value).hex()}
+  if isinstance(value, slice):
+    return {"slice": each((value.start, value.stop, value.step))}
+  if isinstance(value, range):
+    return {"range": [hex(x) for x in (value.start, value.stop, value.step)]}
   if isinstance(value, complex):
     return {"complex": [value.real, value.imag]}
   if isinstance(value, Fraction):
@@ -102,6 +106,12 @@ def decode(value: Any, resolve: Callable[[int], Any]) -> Any:
         return bytes.fromhex(inner)
       case "bytearray":
         return bytearray.fromhex(inner)
+      case "slice":
+        start, stop, step = each(inner)
+        return slice(start, stop, step)
+      case "range":
+        start, stop, step = (int(x, 16) for x in inner)
+        return range(start, stop, step)
       case "complex":
         return complex(*inner)
       case "fraction":

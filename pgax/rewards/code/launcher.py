@@ -3,10 +3,15 @@
 It reads what to do from a file that is open as TASK, isolates itself, writes a byte to
 READY and does it. Where there is no byte the sandbox could not be made. Nothing of pgax is
 loaded but the files beside this one, and no package that is installed.
+
+The code is never the first process of its namespace, whose end is that of all others: that
+one waits here, dies with its parent, stays in its process group, and can be neither traced
+nor signalled by the code, which can undo all of that for itself.
 """
 
 import json
 import os
+import signal
 import sys
 import types
 from collections.abc import Callable
@@ -47,6 +52,25 @@ def _run_script(code: str) -> None:
   exec(compile(code, "<solution>", "exec"), vars(namespace))
 
 
+def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
+  """Returns in a new process; the calling one waits for its end, and ends like it."""
+  process = os.fork()
+  if not process:
+    isolation.die_with_parent()
+    return
+  for fd in fds:
+    os.close(fd)  # or the other side would never see the end of it
+  # The first process of a namespace gets no signal from inside that it does not handle.
+  signal.signal(signal.SIGINT, signal.SIG_DFL)
+  isolation.hide_memory()
+  isolation.drop_privileges(-1)
+  isolation.die_with_parent()  # should other privileges have cleared it
+  while True:
+    ended, status = os.wait()  # orphans end here too
+    if ended == process:
+      os._exit(os.waitstatus_to_exitcode(status) % 256)
+
+
 def main() -> None:
   """Isolates the process, and runs what it is given."""
   _load_neighbours()
@@ -55,27 +79,24 @@ def main() -> None:
   with os.fdopen(int(sys.argv[1])) as file:
     task = json.load(file)
   ready = int(sys.argv[2])
+  fds = [ready, *task.get("fds", [])]
   try:
     program = _program(task)
     isolation.die_with_parent()
-    namespaces = task["level"] == "namespaces"
-    if namespaces:
-      isolation.unshare()
-    user = os.getpid()
-    process = os.fork()
-    if process:
-      for fd in (ready, *task.get("fds", [])):
-        os.close(fd)  # or the other side would never see the end of it
-      _, status = os.waitpid(process, 0)
-      os._exit(os.waitstatus_to_exitcode(status) % 256)
-    if namespaces:
-      isolation.change_root(task["folder"], task["limits"]["file_size"])
+    limits, user = task["limits"], os.getpid()
+    if task["level"] == "namespaces":
+      # Two that wait are of the same user, where there is a user namespace.
+      limits["processes"] += 2 * isolation.unshare()
+      _fork(isolation, fds)
+      isolation.change_root(task["folder"], limits["file_size"])
     else:
+      limits["processes"] += task["level"] == "bubblewrap"
       os.chdir("/work" if task["level"] == "bubblewrap" else task["folder"])
       user = user if isolation.readable_by_others(os.__file__) else -1
       if os.geteuid() == 0 and user >= 0:
         os.chmod(".", 0o777)
-    isolation.set_limits(**task["limits"])
+    _fork(isolation, fds)
+    isolation.set_limits(**limits)
     isolation.drop_privileges(user)
     isolation.die_with_parent()  # becoming another user has cleared it
     # From here on the code is to blame: said once, before it can say anything itself.

@@ -14,14 +14,17 @@ from pgax.rewards.code.sandbox import (
   Level,
   Limits,
   Process,
+  SandboxError,
   available,
   best_level,
   pipe,
 )
+from pgax.rewards.fences import last_block
 from pgax.types import NO_METADATA
 
-_FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_LABELS = ("python", "py", "python3")
+# The last pair, also where the text has spoken of the tag before.
+_TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 
 
 class IsolationWarning(UserWarning):
@@ -35,10 +38,12 @@ def extract_code(completion: str) -> str:
     completion: text with code in it.
 
   Returns:
-    The last fenced block, of the last `<answer>` if there is one; without any, all of it.
+    The last fenced block of Python, or without a label, of the last `<answer>` if there is
+    one; without any, all of it.
   """
   text = (_TAG.findall(completion) or [completion])[-1]
-  return (_FENCED.findall(text) or [text])[-1]
+  block = last_block(text, _LABELS)
+  return text if block is None else block
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,17 +56,26 @@ class Code:
     == 3` does. Tests run in a process of their own where no code of the completion does:
     its functions are calls to another process, what they return is plain data, and the
     expected values and the verdict never reach it. So a test can call functions, make
-    objects, call their methods, and compare results that are plain data; what it can't do
-    is give functions of its own as arguments, compare objects of classes of the completion
-    with `==`, or use such a class in `isinstance` and `except`.
+    objects, call their methods, and compare results that are plain data.
   - `cases`: objects with `input` and `output`. Each passes if the code, run as a program
     with that standard input, ends without an error and prints that output; white space at
     the ends of lines, and empty lines at the end, make no difference.
 
-  Without either, the ground truth is a test. The code has Python's standard library, and no
-  network; `code.isolation_report()` tells what it can reach on this machine. A completion
-  that is too slow, too large or dies is wrong. One whose tests are at fault, or whose
-  sandbox can't be made, is an error.
+  Without either, the ground truth is a test. What a test can't do fails, or is an error if
+  that is seen without what the code gave back:
+
+  - give functions, or objects of classes of its own, as arguments;
+  - compare objects of classes of the completion with `==`, as the keys of sets are too;
+  - use arithmetic and `<`, and `in` where it can't be iterated over, of an object that is
+    no plain data, unless the test itself has made it, as in `V(1) + V(2)`, of a class whose
+    name begins with a capital letter: what the code gave back must not judge itself;
+  - use a class of the completion in `isinstance` and `except`;
+  - have a `with` of an object of the completion keep an exception back, or see it;
+  - see in another variable that the code has changed a part of an argument.
+
+  The code has Python's standard library, and no network; `code.isolation_report()` tells
+  what it can reach on this machine. A completion that is too slow, too large or dies is
+  wrong. One whose tests are at fault, or whose sandbox can't be made, is an error.
 
   Attributes:
     limits: of each process, and of the time for all tests together; the deadline of a pool
@@ -111,8 +125,13 @@ class Code:
     until, passed = time.monotonic() + self.limits.seconds, 0
     if tests:
       passed += run_tests(code, tests, self.limits, level, until)
-    for given, expected in cases:
-      passed += run_case(code, given, expected, self.limits, level, until)
+    for index, (given, expected) in enumerate(cases):
+      try:
+        passed += run_case(code, given, expected, self.limits, level, until)
+      except SandboxError:
+        if time.monotonic() < until or not (tests or index):
+          raise
+        break  # those before it were made, and have taken all the time
     fraction = passed / (len(tests) + len(cases))
     right = float(fraction == 1)
     reward = fraction if self.partial else right

@@ -172,7 +172,8 @@ def _wrapper(level: Level, limits: Limits) -> list[str]:
   folders = ["/usr", *([] if prefix.startswith("/usr") else [prefix])]
   folders += [sys.prefix, str(_LAUNCHER.parent)]
   bwrap = shutil.which("bwrap") or "bwrap"  # it is started with an empty environment
-  command = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
+  # Bubblewrap's own first process could be traced by the code; that of the launcher can't.
+  command = [bwrap, "--unshare-all", "--die-with-parent", "--as-pid-1", "--clearenv"]
   for name in ("lib", "lib64", "bin"):
     if os.path.islink(f"/{name}"):
       command += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pgax.rewards.code import Code, Limits, isolation_report
-from pgax.rewards.code.sandbox import LEVELS, available
+from pgax.rewards.code.sandbox import LEVELS, Process, available
 from tests.waiting import eventually
 
 # Small: an attack that is not stopped early is stopped at the limit.
@@ -76,10 +76,10 @@ def test_endless_work_ends(code, level):
   assert time.monotonic() - begun < 2 * LIMITS.seconds + 30  # on a busy machine
 
 
-def _running(mark):
-  """Processes on this machine whose command line holds a mark."""
+def _running(mark, place="cmdline"):
+  """Processes on this machine whose command line, or name, holds a mark."""
   found = []
-  for path in Path("/proc").glob("[0-9]*/cmdline"):
+  for path in Path("/proc").glob(f"[0-9]*/{place}"):
     try:
       if mark.encode() in path.read_bytes():
         found.append(path)
@@ -283,6 +283,13 @@ def test_overriding_equality_is_of_no_use(base, level):
   assert score(code, level, "assert Equal() == Equal() == 'expected'") == 0.0
 
 
+YES = "  def {}(self, *other): return True\n"
+NAMES = "lt le gt ge add sub radd rsub truediv rtruediv mul mod pow abs neg contains float"
+ALWAYS = "".join(YES.format(f"__{name}__") for name in NAMES.split())
+ASKED = ("f(2) < 5", "5 > f(2)", "5 in f(2)", "abs(f(2) - 5) == 1", "5 - f(2) == 1")
+ASKED += ("f(2) / 5 == 1", "f(1) < f(2)", "[5] in [f(2)]", "f(2) + f(2) == 1")
+
+
 @pytest.mark.parametrize(
   ("code", "test"),
   [
@@ -310,6 +317,10 @@ def test_overriding_equality_is_of_no_use(base, level):
       "assert 1 in f(2)",
     ),
     ("class T(Exception): pass\ndef f(x): raise T", "try:\n  f(1)\nexcept T: pass"),
+    # A `with` never keeps back what an `assert` raises.
+    (f"class P:\n{YES.format('__enter__')}{YES.format('__exit__')}", "with P(): assert 0"),
+    # What has been given back is not asked about the expected value.
+    *((f"class T:\n{ALWAYS}def f(x): return T()", f"assert {test}") for test in ASKED),
   ],
 )
 def test_what_judges_is_not_the_candidates(code, test, level):
@@ -325,3 +336,19 @@ def test_no_process_is_left(level):
   code += "time.sleep(0.1)\ndef f(x): return 'expected'"
   score(code, level)
   assert eventually(lambda: not _running(mark))
+
+
+def test_what_dies_with_its_parent_no_more_is_not_left(level):
+  if level == "limits":
+    assert "outlives its scoring" in str(isolation_report(level))
+    return
+  mark = uuid.uuid4().hex[:15]
+  code = "import ctypes, os, time\nprctl = ctypes.CDLL(None).prctl\n"
+  code += "prctl(1, 0, 0, 0, 0)\nos.setsid()\n"  # no signal at the end of the parent
+  code += "for process in (os.getppid(), 1):\n"
+  code += "  for number in (2, 9, 19):\n    try: os.kill(process, number)\n"
+  code += "    except OSError: pass\n"
+  code += f"prctl(15, b'{mark}', 0, 0, 0)\ntime.sleep(100)"  # its name
+  with Process({"role": "script", "code": code}, LIMITS, level):
+    assert eventually(lambda: _running(mark, "comm"))
+  assert eventually(lambda: not _running(mark, "comm"))

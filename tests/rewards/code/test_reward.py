@@ -26,10 +26,48 @@ def passed(code, *tests, **metadata):
     ("```\nx = 1\n```\n```py\nx = 2\n```", "x = 2\n"),
     ("```python\nx = 1\n```<answer>x = 3</answer>", "x = 3"),
     ("<answer>\n```python\nx = 4\n```</answer>", "x = 4\n"),
+    ("In <answer> tags: <answer>x = 5</answer>", "x = 5"),
+    ("```bash\npip install x\n```\nThen\n```python\nx = 1\n```", "x = 1\n"),
+    ("```python\nx = 1\n```\nand\n```json\n{}\n```\n", "x = 1\n"),
+    ("```Python\nx = 1\n```", "x = 1\n"),
+    ("```python3 \nx = 1\n```", "x = 1\n"),
+    ("```python title=a\nx = 1\n```", "x = 1\n"),
+    ("So:\r\n```python\r\nx = 1\r\ny = 2\r\n```\r\n", "x = 1\ny = 2\n"),
+    ("```\nx = 1\n```\n```python\nx = 2", "x = 2\n"),
+    ("```python\nx = 1\n```\nDone.\n```", "x = 1\n"),
+    ("```text\nnot closed\n```python\nx = 1\n```", "x = 1\n"),
+    ("Code: ```python\nx = 1```", "x = 1\n"),
+    ("- a\n  ```py\n  if x:\n    y\n  ```", "if x:\n  y\n"),
+    ('```py\ndef f():\n  """\n    ```\n  """\n```', 'def f():\n  """\n    ```\n  """\n'),
+    ("````py\nx = 1\n```\n````", "x = 1\n```\n"),
+    ("An `a`, and ```b```.\n```\nx = 1\n```<|end|>", "x = 1\n"),
+    ("```py\nx = 1\n```\nThis was ```python\n", "x = 1\n"),
+    ("```bash\nls\n```", "```bash\nls\n```"),
   ],
 )
 def test_where_code_stands(completion, code):
   assert extract_code(completion) == code
+
+
+VECTOR = """
+class V:
+  def __init__(self, x): self.x = x
+  def __lt__(self, other): return self.x < getattr(other, "x", other)
+  def __gt__(self, other): return self.x > getattr(other, "x", other)
+  def __le__(self, other): return self.x <= getattr(other, "x", other)
+  def __add__(self, other): return V(self.x + other.x)
+  def __iadd__(self, other):
+    self.x += other.x
+    return self
+  def __rmul__(self, other): return V(self.x * other)
+  def __neg__(self): return V(-self.x)
+  def __float__(self): return float(self.x)
+  def __contains__(self, x): return x == self.x
+  def __enter__(self):
+    self.x = 5
+    return self
+  def __exit__(self, kind, value, traceback): self.x = 6
+"""
 
 
 @pytest.mark.parametrize(
@@ -45,6 +83,22 @@ def test_where_code_stands(completion, code):
     ("def f(x): x.sort()", "a = [3, 1, 2]\nf(a)\nassert a == [1, 2, 3]"),
     ("def f(x): x[0][0] = 5", "a = [[1], [2]]\nf(a)\nassert a == [[5], [2]]"),
     ("def f(d): d['a'] = 1", "d = {}\nf(d)\nassert d == {'a': 1}"),
+    ("def f(*, x): x.sort()", "a = [3, 1]\nf(x=a)\nassert a == [1, 3]"),
+    ("def f(n): return range(n)", "assert f(3) == range(3) and list(f(5)[:2]) == [0, 1]"),
+    (
+      "class L:\n  def __getitem__(self, i): return [i.start, i.stop]\ndef f(): return L()",
+      "assert f()[:2] == [None, 2]",
+    ),
+    (VECTOR, "assert V(1) < V(2) and V(1) <= 1 and not V(2) < V(1) and 1 < V(2)"),
+    (VECTOR, "assert (V(1) + V(2) + V(4)).x == 7 and (2 * V(3)).x == 6"),
+    (VECTOR, "assert (-V(1)).x == -1 and float(V(2)) == 2.0 and 3 in V(3)"),
+    (VECTOR, "assert 4 not in V(3)\nv = V(3)\ndel v.x\nassert not hasattr(v, 'x')"),
+    (VECTOR, "v = V(1)\nw = v\nv += V(2)\nassert w.x == 3"),
+    (VECTOR, "with V(1) as v: assert v.x == 5\nassert v.x == 6"),
+    (
+      "import contextlib\n@contextlib.contextmanager\ndef f():\n  yield 1",
+      "with f() as x: assert x == 1",
+    ),
     ("def f(n): yield from range(n)", "assert list(f(3)) == [0, 1, 2]"),
     (
       "def f(n): raise ValueError('no')",
@@ -82,6 +136,21 @@ def test_wrong_code(code):
   assert passed(code, "assert add(1, 2) == 3") == 0.0
 
 
+@pytest.mark.parametrize(
+  ("code", "test"),
+  [
+    ("def f(n): return range(n)", "assert f(5)[:2] == [0, 1]"),
+    ("class T:\n  sort = dict\ndef f(n): return T()", "f(5).sort(key=lambda x: x)"),
+    (
+      "class T:\n  def __setitem__(self, i, x): pass\ndef f(n): return T()",
+      "f(5)[0] = abs",
+    ),
+  ],
+)
+def test_what_code_gives_back_is_no_fault_of_the_tests(code, test):
+  assert passed(code, f"{test}\nassert False", "assert f(1) is not None") == 0.5
+
+
 def test_each_test_counts():
   code = "def f(x):\n  if x > 2: raise OverflowError\n  return x * x"
   tests = ["assert f(1) == 1", "assert f(2) == 4", "assert f(3) == 9", "assert f(0) == 0"]
@@ -102,6 +171,12 @@ def test_programs_read_and_print():
   assert passed("if __name__ == '__main__': print(1)", cases=one) == 1.0
 
 
+def test_too_many_programs_for_the_time_are_wrong_and_no_error():
+  cases = [{"input": "", "output": "1"}] * 400
+  code = Code(Limits(seconds=1.5))
+  assert code("", "print(1)", "", {"cases": cases})["reward"] == 0.0
+
+
 def test_the_ground_truth_may_be_the_test():
   assert CODE("", "def f(): return 1", "assert f() == 1")["reward"] == 1.0
 
@@ -114,11 +189,13 @@ def test_the_ground_truth_may_be_the_test():
     ({"cases": [{"input": ""}]}, "each case has an 'input' and an 'output'"),
     ({"tests": "assert ("}, "a test is not valid Python"),
     ({"tests": "f(lambda x: x)"}, "a test gives a function to the tested code"),
+    ({"tests": "f(x=lambda x: x)"}, "a test gives a function to the tested code"),
+    ({"tests": "C().f(lambda x: x)"}, "a test gives a function to the tested code"),
   ],
 )
 def test_bad_tests_are_errors_and_not_wrong_answers(metadata, told):
   with pytest.raises(ValueError, match=told):
-    CODE("", "def f(x): return 1", "", metadata)
+    CODE("", "def f(x): return 1\nclass C:\n  def f(self, x): return 1", "", metadata)
 
 
 def test_a_sandbox_that_can_not_be_made_is_no_wrong_answer():
@@ -188,6 +265,8 @@ def test_plain_data_comes_back(value):
     {"dict": [[[], 1]]},
     {"fraction": ["0x1", "0x0"]},
     {"complex": [1, 2, 3]},
+    {"slice": [1]},
+    {"range": ["0x0", "0x1", "0x0"]},
     {"bytes": "zz"},
     {"code": "x"},
     {"tuple": [], "list": []},
