@@ -33,12 +33,15 @@ class Programs:
     self._server, self._folder = server, folder
 
   def __call__(
-    self, module: str, *arguments: object, text: str = ""
+    self, module: str, *arguments: object, text: str = "", path: str = ""
   ) -> subprocess.CompletedProcess:
-    """What `python -m MODULE ARGUMENTS` does with that text as its input."""
+    """What `python -m MODULE ARGUMENTS` does with that text as its input.
+
+    Modules are found in the folder `path` too, if there is one.
+    """
     paths = [self._folder / name for name in ("in", "out", "err")]
     paths[0].write_text(text)
-    job = {"module": module, "arguments": list(map(str, arguments))}
+    job = {"module": module, "arguments": list(map(str, arguments)), "path": str(path)}
     self._server.stdin.write(json.dumps(job | {"paths": list(map(str, paths))}) + "\n")
     self._server.stdin.flush()
     code = int(self._server.stdout.readline())
@@ -78,6 +81,7 @@ def _serve() -> None:
     file = os.open(path, os.O_RDWR | os.O_CREAT | (os.O_TRUNC if number else 0))
     os.dup2(file, number)
     os.close(file)
+  sys.path += [job["path"]] * bool(job["path"])
   sys.argv[1:] = job["arguments"]
   runpy.run_module(job["module"], run_name="__main__", alter_sys=True)
 

@@ -19,7 +19,8 @@ class R1Zero:
 
   Attributes:
     symbolic: whether to compare by math-verify what is not the same text or number; needs
-      the extra `math`.
+      the extra `math`. It may compute for hours on what a model writes, say
+      `10^{10^{10}}`; only the deadline of a pool (`scoring.workers`) ends that.
   """
 
   symbolic: bool = True

@@ -88,12 +88,13 @@ def require_math_verify(symbolic: bool) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Math:
-  r"""Scores a final answer: in `<answer>`, in `\boxed{}`, behind `####`, or a number.
+  r"""Scores a final answer: in `<answer>`, `\boxed{}` or `\fbox{}`, behind `####`, or a number.
 
   Attributes:
     plain: whether the last plain number of a completion is its answer where it marks none.
     symbolic: whether to compare by math-verify what is not the same text or number; needs
-      the extra `math`.
+      the extra `math`. It may compute for hours on what a model writes, say
+      `10^{10^{10}}`; only the deadline of a pool (`scoring.workers`) ends that.
   """
 
   plain: bool = True
