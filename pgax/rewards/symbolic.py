@@ -88,7 +88,7 @@ def require_math_verify(symbolic: bool) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Math:
-  r"""Scores a final answer: in `<answer>`, `\boxed{}` or `\fbox{}`, behind `####`, or a number.
+  r"""Scores an answer: in `<answer>`, `\boxed{}` or `\fbox{}`, behind `####`, or a number.
 
   Attributes:
     plain: whether the last plain number of a completion is its answer where it marks none.
