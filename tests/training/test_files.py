@@ -12,7 +12,7 @@ from pgax.training.records import Sample
 from pgax.training.workdir import open_workdir, read_config
 
 CONFIG = {"name": "x", "steps": 5, "model": {"num_layers": 2}}
-SAMPLE = Sample("1+1=", "é", "2", None, True, ["é"], [-0.5])
+SAMPLE = Sample("1+1=", "é", "2", None, False, True, ["é"], [-0.5])
 
 
 def test_rows_past_the_checkpoint_are_dropped(tmp_path):
