@@ -238,4 +238,9 @@ def saved_run(workdir: Path, with_task: bool = True) -> RunConfig:
   saved = read_config(workdir)
   if saved is None:
     raise UserError(f"{workdir} has no config.json; give the folder of a run")
+  if not saved:
+    raise UserError(
+      f"the config.json of {workdir} is empty: its run was started without a record of "
+      "the configuration, so only a program that has it can go on from there"
+    )
   return freeze(from_json(saved), with_task)

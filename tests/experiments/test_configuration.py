@@ -16,6 +16,7 @@ from experiments.configuration import (
   freeze,
   freeze_preferences,
   run_config,
+  saved_run,
 )
 from experiments.saved_config import from_json, to_json
 from pgax import aggregation, algorithms
@@ -209,6 +210,14 @@ def test_sources_mixtures_and_filters_are_entries_in_entries(tmp_path):
     UserError, match="field 'nothing' is missing; there are about, answer"
   ):
     freeze(given)
+
+
+def test_a_run_without_a_record(tmp_path):
+  with pytest.raises(UserError, match="has no config.json; give the folder of a run"):
+    saved_run(tmp_path)
+  (tmp_path / "config.json").write_text("{}")
+  with pytest.raises(UserError, match="config.json of .* is empty: .* without a record"):
+    saved_run(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["pgax.nothing:here", "nothing", "pgax.rewards:nothing"])
