@@ -25,6 +25,8 @@ _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 32, 4096, 16384, 1 << 18
 _DETACH = 2
 _DIE_WITH_PARENT, _DUMPABLE, _NO_NEW_PRIVILEGES = 1, 4, 38
 _CAPABILITY_VERSION = 0x20080522
+# The working folder inside. It hides what is outside under this name.
+FOLDER = "/pgax-sandbox"
 # A user that owns nothing. One for each sandbox: limits on processes count by user.
 _FIRST_USER, _NOBODY = 1_900_000_000, 65534
 # Flags of a mount that a user namespace may not take away, by those of statvfs.
@@ -110,7 +112,7 @@ def change_root(root: str, disk: int) -> None:
 
   Args:
     root: an empty folder; nothing is written there that others see.
-    disk: bytes that can be written in `/work`, which is where the process then is.
+    disk: bytes that can be written in `FOLDER`, which is where the process then is.
   """
   _mount("none", "/", None, _RECURSIVE | _PRIVATE)
   _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, "size=1m,mode=755")
@@ -129,14 +131,14 @@ def change_root(root: str, disk: int) -> None:
   if inside != sys.base_prefix and not os.path.exists(root + sys.base_prefix):
     os.makedirs(os.path.dirname(root + sys.base_prefix), exist_ok=True)
     os.symlink(inside, root + sys.base_prefix)
-  os.mkdir(f"{root}/work")
+  os.mkdir(root + FOLDER)
   size = f"size={disk},nr_inodes=1024,mode=777"
-  _mount("tmpfs", f"{root}/work", "tmpfs", _NO_SUID | _NO_DEVICES, size)
+  _mount("tmpfs", root + FOLDER, "tmpfs", _NO_SUID | _NO_DEVICES, size)
   _mount("none", root, None, _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES)
   os.chdir(root)
   _check(_libc.pivot_root(b".", b"."), "pivot_root")
   _check(_libc.umount2(b".", _DETACH), "umount")
-  os.chdir("/work")
+  os.chdir(FOLDER)
 
 
 def set_limits(

@@ -91,7 +91,7 @@ def main() -> None:
       isolation.change_root(task["folder"], limits["file_size"])
     else:
       limits["processes"] += task["level"] == "bubblewrap"
-      os.chdir("/work" if task["level"] == "bubblewrap" else task["folder"])
+      os.chdir(isolation.FOLDER if task["level"] == "bubblewrap" else task["folder"])
       user = user if isolation.readable_by_others(os.__file__) else -1
       if os.geteuid() == 0 and user >= 0:
         os.chmod(".", 0o777)

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from pgax.rewards.code.isolation import FOLDER
+
 # From the strongest to the weakest.
 Level = Literal["bubblewrap", "namespaces", "limits"]
 LEVELS: tuple[Level, ...] = ("bubblewrap", "namespaces", "limits")
@@ -181,8 +183,9 @@ def _wrapper(level: Level, limits: Limits) -> list[str]:
       folders.append(f"/{name}")
   for folder in folders:
     command += ["--ro-bind", folder, folder]
-  command += ["--dev", "/dev", "--size", str(limits.file_size), "--tmpfs", "/work"]
-  return [*command, "--remount-ro", "/", "--chdir", "/work", "--"]
+  command += ["--dev", "/dev", "--size", str(limits.file_size)]
+  command += ["--tmpfs", FOLDER, "--remount-ro", "/", "--chdir", FOLDER]
+  return [*command, "--"]
 
 
 @functools.cache
