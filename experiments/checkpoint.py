@@ -80,6 +80,6 @@ def place(run: RunConfig, step: int) -> str:
     A few words.
   """
   first = run.supervised.steps
-  if step < 0 or not run.steps:
+  if step < 0 or not (step or run.steps):
     return f"supervised step {first + step} of {first}" if first else "step 0"
   return f"step {step} of {run.steps}"

@@ -27,7 +27,7 @@ from pgax.types import Example
 _SETTABLE = (bool, int, float, str)
 
 
-def entry(function: Callable, **arguments: Any) -> ConfigDict:
+def entry(function: Callable, /, **arguments: Any) -> ConfigDict:
   """A function with all of its arguments, as a config.
 
   Args:
@@ -55,8 +55,10 @@ def entry(function: Callable, **arguments: Any) -> ConfigDict:
 
 def _as_config(value: Any) -> Any:
   """A dataclass as the entry of its class, so that its fields can be set and saved too."""
-  if isinstance(value, tuple):
+  if isinstance(value, tuple | list):
     return tuple(map(_as_config, value))
+  if isinstance(value, dict):
+    return {key: _as_config(item) for key, item in value.items()}
   if not dataclasses.is_dataclass(value) or isinstance(value, type | Task):
     return value
   fields = (field.name for field in dataclasses.fields(value) if field.init)

@@ -35,7 +35,7 @@ def _plain(value: Any, where: str, bare: bool = False) -> Any:
   match value:
     case ConfigDict():  # one that stands in a tuple
       return _plain(value.to_dict(), where)
-    case Mapping():
+    case Mapping() if all(isinstance(key, str) for key in value):
       return {k: _plain(x, f"{where}.{k}", k == FUNCTION) for k, x in value.items()}
     case list() | tuple():  # as JSON reads it back
       return [_plain(x, f"{where}[{i}]") for i, x in enumerate(value)]
@@ -43,8 +43,9 @@ def _plain(value: Any, where: str, bare: bool = False) -> Any:
       return value
   if not callable(value):
     raise UserError(
-      f"{where} is a {type(value).__name__}, which can't be saved with the run; give "
-      "entry(function, argument=...) of what makes it"
+      f"{where} is a {type(value).__name__}, which can't be saved with the run as it is. "
+      "Give texts, numbers, tuples, mappings of texts to them, and entry(function, "
+      "argument=...) of what makes anything else"
     )
   path = _path(value, where)
   return path if bare else {_CALLABLE: path}

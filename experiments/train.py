@@ -16,7 +16,7 @@ from experiments.saved_config import to_json
 from pgax.models import lora
 from pgax.report import write_report
 from pgax.training import RunConfig, train
-from pgax.training.metrics import read_lines
+from pgax.training.metrics import read_lines, read_samples
 from pgax.training.policy import export_policy
 
 _CONFIG = program.define_config(str(program.CONFIGS / "grpo.py"))
@@ -32,9 +32,10 @@ def main() -> int:
   record = json.loads(json.dumps(to_json(config)))
   tokenizer = program.tokenizer(run.model_path)
   result = train(run, tokenizer, workdir, record)
-  rows, samples, supervised = (
-    read_lines(workdir / f"{name}.jsonl") for name in ("metrics", "samples", "supervised")
+  rows, supervised = (
+    read_lines(workdir / f"{name}.jsonl") for name in ("metrics", "supervised")
   )
+  samples = read_samples(workdir / "samples.jsonl")
   title = f"{run.name}, seed {run.seed}"
   page = write_report(rows, samples, title, workdir / "report", supervised)
   if not result.finished:

@@ -199,6 +199,8 @@ class Algorithm:
         f"epochs is {self.epochs} and minibatches is {self.minibatches}; both must be at "
         "least 1"
       )
+    if not all(map(callable, self.shaping)):
+      raise ValueError(f"shaping is {self.shaping!r}; it must be a tuple of functions")
     if self.greedy_baseline and self.shaping:
       raise ValueError(
         f"greedy_baseline is True and shaping is {self.shaping}; rewards of greedy "

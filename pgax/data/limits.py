@@ -32,7 +32,13 @@ def within_limit(task: Task, collate: CollatePrompts) -> tuple[Task, int]:
         f"all {len(examples)} prompts of the split {name!r} have more than "
         f"{collate.max_prompt_tokens} tokens, which max_prompt_tokens allows"
       )
-    splits[name] = subset(examples, kept)
+    try:
+      splits[name] = subset(examples, kept)
+    except ValueError as error:
+      raise ValueError(
+        f"{error} in the split {name!r}: prompts of more than {collate.max_prompt_tokens} "
+        "tokens, which max_prompt_tokens allows, are left out"
+      ) from None
     dropped += len(examples) - len(kept)
   return dataclasses.replace(task, **splits), dropped
 

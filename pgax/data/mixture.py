@@ -87,7 +87,9 @@ def subset(examples: Sequence[Example], kept: np.ndarray) -> Sequence[Example]:
   for name, part in examples.parts:
     inside = places[(places >= start) & (places < start + len(part))] - start
     if not len(inside):
-      raise ValueError(f"nothing is left of the mixture's part {name!r}")
+      raise ValueError(
+        f"none of the {len(part)} problems of the mixture's part {name!r} is left"
+      )
     parts.append((name, subset(part, inside)))
     start += len(part)
   return Mixture(tuple(parts), examples.weights)

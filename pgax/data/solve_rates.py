@@ -88,6 +88,8 @@ def filtered(task: Task, path: str, low: float = 0.0, high: float = 1.0) -> Task
       f"training problems is among those above {low} and below {high}"
     )
   left_out = len(train) - len(kept)
-  return dataclasses.replace(
-    task, train=subset(train, kept), filtered=task.filtered + left_out
-  )
+  try:
+    some = subset(train, kept)
+  except ValueError as error:
+    raise ValueError(f"{error}, of rates above {low} and below {high} in {path}") from None
+  return dataclasses.replace(task, train=some, filtered=task.filtered + left_out)

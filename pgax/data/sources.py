@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import numbers
 
 import numpy as np
 
@@ -100,7 +101,7 @@ def from_rows(
       or a prompt that stands in both sources.
   """
   whole = read_problems(train, parse, max_bad_rows)
-  if isinstance(held_out, int | float):
+  if isinstance(held_out, numbers.Real):
     parts = _divided(whole, held_out)
     bad_rows = whole.bad_rows
   else:
@@ -121,7 +122,12 @@ def _divided(problems: Problems, fraction: float) -> tuple[Problems, Problems]:
     raise ValueError(
       f"held_out is {fraction}; it must be rows, or a fraction above 0 and below 1"
     )
-  aside = problems.keys < fraction * 2.0**64
+  aside = problems.keys < float(fraction) * 2.0**64
+  if len(problems) and aside.all() == aside.any():
+    raise ValueError(
+      f"held_out is {fraction}, which leaves one side of {len(problems)} problems empty; "
+      "there must be more of them, or another fraction"
+    )
   return tuple(
     dataclasses.replace(problems, indices=problems.indices[x], keys=problems.keys[x])
     for x in (~aside, aside)

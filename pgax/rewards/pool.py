@@ -78,7 +78,8 @@ class InProcess:
 
   def __call__(self, jobs: Sequence[Job]) -> list[Outcome]:
     """Scores jobs."""
-    return [scored(self.function(*job)) for job in jobs]
+    told = (self.function(*job) for job in jobs)
+    return [scored({str(k): float(x) for k, x in scores.items()}) for scores in told]
 
 
 class Pool:

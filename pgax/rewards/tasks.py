@@ -41,8 +41,8 @@ class ByTask:
       metadata: `mixture`, the name of the task, and what its function looks at.
 
     Returns:
-      `reward`; `accuracy`, which is the reward where the function tells none; the reward
-      again by the name of the task; and every other score as `NAME/SCORE`.
+      `reward`; `accuracy`, where the function tells none whether the reward is at least 1;
+      the reward again by the name of the task; and every other score as `NAME/SCORE`.
 
     Raises:
       ValueError: if there is no function of that name.
@@ -55,7 +55,7 @@ class ByTask:
       )
     told = functions[task](prompt, completion, ground_truth, metadata)
     others = {f"{task}/{name}": x for name, x in told.items() if name != "reward"}
-    accuracy = told.get("accuracy", told["reward"])
+    accuracy = told.get("accuracy", float(told["reward"] >= 1))
     shared = {"reward": told["reward"], "accuracy": accuracy, task: told["reward"]}
     return shared | others
 

@@ -55,7 +55,7 @@ class SupervisedConfig:
         f"supervised.batch_size is {self.batch_size}; it must be a multiple of "
         f"supervised.microbatches, which is {self.microbatches}"
       )
-    check_decay(self.optimizer, "supervised.optimizer", self.steps, of="supervised.steps")
+    check_decay(self.optimizer, "supervised.optimizer", self.steps)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,12 +326,6 @@ class RunConfig:
         f"model.path is {self.model_path!r} and policy_from is {self.policy_from!r}; only "
         "one of them can give the weights to start from"
       )
-    updates = self.algorithm.epochs * self.algorithm.minibatches
-    learners = {"optimizer": self.optimizer}
-    if self.algorithm.critic:
-      learners["critic.optimizer"] = self.critic.optimizer
-    for name, optimizer in learners.items():
-      check_decay(optimizer, name, self.steps * updates, of="steps * epochs * minibatches")
     parts = self.algorithm.minibatches * self.microbatches
     if self.sampling.prompts % parts:
       raise ValueError(

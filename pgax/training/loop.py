@@ -68,21 +68,27 @@ def train(
   """
   with open_scorer(config.reward, config.scoring) as scorer:
     config, counts = fit_problems(config, tokenizer)
-    check_run(config, tokenizer, last_step(workdir), scorer)
+    done = last_step(workdir)
+    check_run(config, tokenizer, done, scorer)
+    _check_steps(config, workdir, done or 0)
     open_workdir(workdir, record or {})
     run = Run(config, tokenizer, workdir, scorer)
     return _train(run, workdir, counts, progress)
+
+
+def _check_steps(config: RunConfig, workdir: Path, done: int) -> None:
+  done -= config.supervised.steps
+  if done > config.steps:
+    raise UserError(
+      f"steps is {config.steps}; the run in {workdir} has done {done} already, and can "
+      "only go further"
+    )
 
 
 def _train(run: Run, workdir: Path, counts: Mapping[str, int], progress: bool) -> Result:
   config = run.config
   state, first = run.start(), config.supervised.steps
   done = int(state.step)
-  if done - first > config.steps:
-    raise UserError(
-      f"steps is {config.steps}; the run in {workdir} has done {done - first} already, and "
-      "can only go further"
-    )
   run.tokenizer.save_pretrained(workdir / "tokenizer")
   # The evaluation at step 0 is done again by a run that goes on from there.
   log = Log(workdir, last=done - first if done > first else -1)

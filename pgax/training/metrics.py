@@ -25,6 +25,11 @@ def read_lines(path: Path) -> list[dict]:
   return rows
 
 
+def read_samples(path: Path) -> list[dict]:
+  """Rows of `samples.jsonl`; where an older run does not say what is right, it is said."""
+  return [{"right": (row["reward"] or 0) > 0} | row for row in read_lines(path)]
+
+
 def _finite(value: float) -> float | int | None:
   """JSON has no nan: what is not finite is null."""
   return value if isinstance(value, int) or math.isfinite(value) else None

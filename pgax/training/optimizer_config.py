@@ -58,21 +58,20 @@ class OptimizerConfig:
       raise ValueError(f"clip_norm is {self.clip_norm}; it must be positive")
 
 
-def check_decay(optimizer: OptimizerConfig, name: str, updates: int, of: str) -> None:
+def check_decay(optimizer: OptimizerConfig, name: str, updates: int) -> None:
   """Refuses a rate that is 0 before the last optimizer step.
 
   Args:
     optimizer: the settings.
     name: theirs.
     updates: number of optimizer steps.
-    of: what that number is.
 
   Raises:
     ValueError: it says what to change.
   """
   if 0 < optimizer.decay_steps < updates:
     raise ValueError(
-      f"{name}.decay_steps is {optimizer.decay_steps} and {of} is {updates}; the steps "
-      f"after the decay would learn nothing. Raise decay_steps to {updates}, or set it to "
-      "0 for no decay"
+      f"{name}.decay_steps is {optimizer.decay_steps} and it takes {updates} optimizer "
+      f"steps; those after the decay would learn nothing. Raise decay_steps to {updates}, "
+      "or set it to 0 for no decay"
     )

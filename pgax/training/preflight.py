@@ -22,8 +22,10 @@ from pgax.rewards.pool import Job, Scorer
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh
+from pgax.training.optimizer_config import check_decay
 from pgax.training.policy import check_params, end_ids
 from pgax.training.problems import prompt_collator
+from pgax.training.reward_config import RewardModelConfig
 from pgax.training.reward_model import check_parts, check_reward_model
 from pgax.training.rollout import check_names, open_scorer
 from pgax.training.state import abstract_policy
@@ -63,6 +65,8 @@ def check_run(
     abstract_policy(Decoder(config.model), config.lora, mesh)
     _check_algorithm(config)
     _check_lengths(config, demonstrations)
+    _check_unused(config)
+    _check_decays(config)
     _check_deadline(config)
     check_reward_model(config, tokenizer, mesh)
     with (
@@ -220,8 +224,6 @@ def _check_reward(config: RunConfig, scorer: Scorer, example: Example) -> None:
 
   try:
     (outcome,) = scorer([job])
-    for value in outcome.scores.values():
-      float(value)
   except Exception as error:
     raise refused("reward", error) from error
   # An empty solution may well have no score; that is no fault of the function's.
@@ -235,6 +237,26 @@ def _check_reward(config: RunConfig, scorer: Scorer, example: Example) -> None:
       config.step_reward(*job)
     except Exception as error:
       raise refused("step_reward", error) from error
+
+
+def _check_unused(config: RunConfig) -> None:
+  """Settings of a reward model, whose path was forgotten: nothing else would show it."""
+  for name, default in vars(RewardModelConfig()).items():
+    value = getattr(config.reward_model, name)
+    if not config.reward_model.path and value != default:
+      raise ValueError(
+        f"reward_model.{name} is {value} and reward_model.path is ''; without the "
+        "directory of a model there is nothing that it applies to"
+      )
+
+
+def _check_decays(config: RunConfig) -> None:
+  algorithm, critic = config.algorithm, config.algorithm.critic
+  updates = algorithm.epochs * algorithm.minibatches
+  alone = critic.pretraining if critic else 0  # steps in which only the critic learns
+  check_decay(config.optimizer, "optimizer", (config.steps - alone) * updates)
+  if critic:
+    check_decay(config.critic.optimizer, "critic.optimizer", config.steps * updates)
 
 
 def _check_deadline(config: RunConfig) -> None:

@@ -28,13 +28,6 @@ class RewardModelConfig:
   cut_reward: float = -1.0
 
   def __post_init__(self):
-    for field in dataclasses.fields(self):
-      value = vars(self)[field.name]
-      if not self.path and value != field.default:
-        raise ValueError(
-          f"reward_model.{field.name} is {value} and reward_model.path is ''; without the "
-          "directory of a model there is nothing that it applies to"
-        )
     for name in ("weight", "function_weight", "cut_reward"):
       if not math.isfinite(vars(self)[name]):
         raise ValueError(f"reward_model.{name} is {vars(self)[name]}; it must be finite")

@@ -5,6 +5,7 @@ import math
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.configs.gsm8k import get_config
@@ -160,8 +161,9 @@ def test_a_fraction_is_held_out_whatever_else_there_is(tmp_path):
   for fraction in (0.0, 1, -0.1, math.nan):
     with pytest.raises(ValueError, match=f"held_out is {fraction}; it must be rows, or a"):
       from_rows(rows, fraction, parse, max_bad_rows=1)
-  with pytest.raises(ValueError, match="split 'held_out' is empty: of 402 rows none"):
-    from_rows(rows, 1e-9, parse, max_bad_rows=1)
+  for fraction in (1e-9, np.float32(1 - 1e-7)):
+    with pytest.raises(ValueError, match="leaves one side of 401 problems empty"):
+      from_rows(rows, fraction, parse, max_bad_rows=1)
 
 
 def test_a_template_stands_around_the_question():

@@ -229,10 +229,13 @@ def test_a_saved_function_that_is_gone(name):
 
 def test_rewards_may_be_entries_in_entries():
   functions = {"math": entry(Math, plain=False), "marked": final_answer}
-  reward = entry(combine, functions=functions, weights={"math": 1.0, "marked": 0.5})
+  functions["exact"] = NumericMatch()  # a value is the entry of its class
+  weights = {"math": 1.0, "marked": 0.5, "exact": 0.0}
+  reward = entry(combine, functions=functions, weights=weights)
   given = run_config("x", entry(addition, digits=1), reward, entry(algorithms.grpo))
   given.reward.weights.math = 2.0  # as the command line sets it
-  expected = Combined((("marked", final_answer, 0.5), ("math", Math(plain=False), 2.0)))
+  parts = ("marked", final_answer, 0.5), ("math", Math(plain=False), 2.0)
+  expected = Combined((("exact", NumericMatch(), 0.0), *parts))
   assert freeze(given).reward == expected
   saved = json.loads(json.dumps(to_json(given)))
   assert freeze(from_json(saved)).reward == expected
@@ -265,6 +268,7 @@ def test_a_value_is_the_entry_of_its_class():
     ("reward", functools.partial(final_answer), "config.reward is functools.partial"),
     ("task", addition(digits=1), "config.task is a Task, which can't be saved"),
     ("name", np.float32(1), "config.name is a float32, which"),
+    ("name", {1: 1}, "config.name is a dict, which"),
     ("algorithm", algorithms.grpo, "algorithm is <function grpo.*a value of Algorithm"),
   ],
 )

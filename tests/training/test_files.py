@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pgax.training import UserError
-from pgax.training.metrics import Log, read_lines
+from pgax.training.metrics import Log, read_lines, read_samples
 from pgax.training.records import Sample
 from pgax.training.workdir import open_workdir, read_config
 
@@ -135,3 +135,12 @@ def test_config_is_written_whole(tmp_path):
   open_workdir(tmp_path, CONFIG)
   assert json.loads((tmp_path / "config.json").read_text()) == CONFIG
   assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_samples_of_older_runs_say_what_is_right(tmp_path):
+  path, right = tmp_path / "samples.jsonl", dataclasses.replace(SAMPLE, right=True)
+  Log(tmp_path, last=-1).samples(1, "train", [SAMPLE, right])
+  with path.open("a") as file:
+    file.writelines(json.dumps({"reward": x}) + "\n" for x in (1.0, 0.0, None))
+  told = [row["right"] for row in read_samples(path)]
+  assert told == [False, True, True, False, False]
