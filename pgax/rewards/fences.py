@@ -1,5 +1,6 @@
 """Fenced blocks in free text."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ class _Block(NamedTuple):
 
 
 def last_block(text: str, labels: Sequence[str]) -> str | None:
-  """The last fenced block of a kind, or with no label.
+  """The last fenced block of a kind, or else the last one with no label.
 
   A fence is a line of three or more backticks. One with text behind it opens a block even
   where the one before has not been closed. A block that is still open at the end of the
@@ -32,12 +33,16 @@ def last_block(text: str, labels: Sequence[str]) -> str | None:
   Returns:
     What stands between the fences; None if there is no such block.
   """
-  found = None
+  labelled = plain = None
   for block in _blocks(text, labels):
     inner = "".join(f"{line}\n" for line in block.lines)
-    if inner.strip() and (block.label in labels or (not block.label and block.closed)):
-      found = inner
-  return found
+    if not inner.strip():
+      continue
+    if block.label in labels:
+      labelled = inner
+    elif not block.label and block.closed:
+      plain = inner  # what a program prints stands in such blocks too
+  return plain if labelled is None else labelled
 
 
 def _blocks(text: str, labels: Sequence[str]) -> Iterator[_Block]:
@@ -55,7 +60,7 @@ def _blocks(text: str, labels: Sequence[str]) -> Iterator[_Block]:
     if opened:
       yield _Block(label, lines if alone else [*lines, fence.before], True)
     closing, opened = opened, None
-    found = (fence.info.lower().split() or [""])[0]
+    found = next(filter(None, re.split(r"[\s:{.}]", fence.info.lower())), "")
     # Behind other text, a fence is one only if nothing but a label follows.
     if fence.info if closing else alone or fence.info.lower() in ("", *labels):
       opened, label, lines = fence, found, []

@@ -5,18 +5,19 @@ import re
 # Commas part groups of three digits; elsewhere they part numbers: `1,2` is not 12.
 WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 
-# A number as it stands in running text, read over whole (`(?>`): of `3.5x` no part is one.
-# The sign is not that of `3-2`, and of `1,2` no part is a number.
+# A number as it stands in running text, read over whole (`(?>`): of `3.5x` no part is one,
+# nor of `1,2`, `3-5`, `14:30` and `10^6`. What it is an operand of, it is not the value of.
 _RUNNING = (
-  r"(?<![\w.])(?!(?<=\d,)\d)[-+]?\$?"
-  r"(?>(?:\d+(?:,\d+)*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?(?:/\d+)?)"
+  r"(?<![\w.^/\u00b1\u221a])(?<!\w\()(?!(?<=\d,)\d)[-+]?\$?"
+  r"(?>(?:\d+(?:,\d+)*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?(?:/\d+)?"
+  r"(?:[-:^]\d+(?:[.,]\d+)*)*)"
 )
 _PATTERNS = {units: re.compile(_RUNNING + r"(?![\w/])" * (not units)) for units in (0, 1)}
 
 
 def ascii_minus(text: str) -> str:
-  """A text whose minus signs, U+2212, are those of ASCII."""
-  return text.replace("\N{MINUS SIGN}", "-")
+  """A text whose minus signs and en dashes, which stand for them, are ASCII's hyphens."""
+  return text.replace("\N{MINUS SIGN}", "-").replace("\N{EN DASH}", "-")
 
 
 def last_number(text: str, units: bool = False) -> str | None:
@@ -27,8 +28,8 @@ def last_number(text: str, units: bool = False) -> str | None:
     units: whether a letter may follow at once, as in `5kg`.
 
   Returns:
-    Digits with signs, commas, a point, an exponent or a denominator; `1,2` among them,
-    which `answers.exact_number` refuses. None if there is nothing like it.
+    Digits with signs, commas, a point, an exponent or a denominator; `1,2` and `3-5` among
+    them, which `answers.exact_number` refuses. None if there is nothing like it.
   """
   found = _PATTERNS[units].findall(ascii_minus(text))
   return found[-1] if found else None

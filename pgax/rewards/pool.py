@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -107,6 +108,7 @@ class Pool:
     if not 0 < deadline < math.inf:
       raise ValueError(f"deadline is {deadline}; it must be a positive number of seconds")
     self.deadline = deadline
+    self._lock = threading.RLock()  # one call at a time, whatever thread it is of
     self._server, self._control = _start_server(function)
     self._workers: list[_Worker] = []
     try:
@@ -125,41 +127,46 @@ class Pool:
       An `Outcome` for each, in the same order.
 
     Raises:
-      ValueError: if the pool is closed.
+      ValueError: if the pool is closed, as it is too when a call was interrupted.
     """
-    if not self._workers:
-      raise ValueError("the pool is closed; jobs are scored before that")
+    with self._lock:
+      if not self._workers:
+        raise ValueError("the pool is closed, or a call was interrupted; open another one")
+      try:
+        return self._scored(jobs)
+      except BaseException:
+        # Wherever that was, no answer must be taken for that of a later job.
+        self.close()
+        raise
+
+  def _scored(self, jobs: Sequence[Job]) -> list[Outcome]:
     outcomes: list[Outcome | None] = [None] * len(jobs)
     waiting, idle, busy = deque(range(len(jobs))), list(self._workers), []
-    try:
-      while waiting or busy:
-        while waiting and idle:
-          index = waiting.popleft()
-          try:
-            message = _pickled(jobs[index])
-          except Exception as error:  # its metadata may be anything
-            detail = f"it can't be sent to a worker: {type(error).__name__}: {error}"
-            outcomes[index] = Outcome({}, "exception", detail[:MAX_DETAIL])
-            continue
-          worker = idle.pop()
-          if worker.connection.poll():  # it says something unasked: that it is dead
-            worker = self._replace(worker)
-          busy.append(worker)
-          worker.give(index, message, time.monotonic() + self.deadline)
-        _wait(busy)
-        for worker in list(busy):
-          worker.send()
-          outcome = worker.outcome(self.deadline)
-          if outcome is None:
-            continue
-          outcomes[worker.job] = outcome
-          busy.remove(worker)
-          if outcome.reason in ("crash", "timeout"):
-            worker = self._replace(worker)
-          idle.append(worker)
-    finally:
-      for worker in busy:  # interrupted: its answer must not be taken for a later job's
-        self._replace(worker)
+    while waiting or busy:
+      while waiting and idle:
+        index = waiting.popleft()
+        try:
+          message = _pickled(jobs[index])
+        except Exception as error:  # its metadata may be anything
+          detail = f"it can't be sent to a worker: {type(error).__name__}: {error}"
+          outcomes[index] = Outcome({}, "exception", detail[:MAX_DETAIL])
+          continue
+        worker = idle.pop()
+        if worker.connection.poll():  # it says something unasked: that it is dead
+          worker = self._replace(worker)
+        busy.append(worker)
+        worker.give(index, message, time.monotonic() + self.deadline)
+      _wait(busy)
+      for worker in list(busy):
+        worker.send()
+        outcome = worker.outcome(self.deadline)
+        if outcome is None:
+          continue
+        outcomes[worker.job] = outcome
+        busy.remove(worker)
+        if outcome.reason in ("crash", "timeout"):
+          worker = self._replace(worker)
+        idle.append(worker)
     return outcomes
 
   def _replace(self, worker: "_Worker") -> "_Worker":
@@ -169,13 +176,14 @@ class Pool:
     return self._workers[place]
 
   def close(self) -> None:
-    """Ends all processes."""
-    for worker in self._workers:
-      worker.kill()
-    self._workers = []
-    self._control.close()
-    self._server.kill()
-    self._server.wait()
+    """Ends all processes, after a call of another thread."""
+    with self._lock:
+      for worker in self._workers:
+        worker.kill()
+      self._workers = []
+      self._control.close()
+      self._server.kill()
+      self._server.wait()
 
   def __enter__(self) -> "Pool":
     return self

@@ -18,9 +18,9 @@ def _no_constant(name: str) -> None:
 class JSONSchema:
   """Scores whether a completion is JSON that a schema allows; needs the extra `json`.
 
-  The last fenced block of JSON, or without a label, is taken where there is one, and
-  otherwise the whole completion. What is too deep or too large to be checked is not valid.
-  References to other documents are never fetched.
+  The last fenced block of JSON is taken, or else the last one without a label, where there
+  is one, and otherwise the whole completion. What is too deep or too large to be checked is
+  not valid. References to other documents are never fetched.
 
   Attributes:
     schema: the schema as JSON text; empty to take each problem's own, which stands in its

@@ -127,13 +127,17 @@ class NumericMatch:
     truth = _number(ground_truth)
     if truth is None:
       raise ValueError(f"ground truth is {ground_truth!r}; it must be a finite number")
-    text = extract_answer(completion, plain=False) or completion
-    answer = _number(text)
-    if answer is None:
-      answer = _number(last_number(text, units=True) or "")
+    marked = extract_answer(completion, plain=False)
+    answer = _number(marked or completion)
+    # In an answer that is marked there may be words around a number, but no other number.
+    if answer is None and (marked is None or len(_DIGITS.findall(marked)) == 1):
+      answer = _number(last_number(marked or completion, units=True) or "")
     allowed = max(self.relative * abs(truth), self.absolute)
     near = answer is not None and abs(answer - truth) <= allowed
     return _told(near) | {"format": float(answer is not None)}
+
+
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*(?:/\d+)?")
 
 
 def _number(text: str) -> float | None:

@@ -126,11 +126,36 @@ def test_a_job_that_can_not_be_sent_costs_itself_alone(pool, metadata):
   assert pool([Job("", "a", "", metadata)]) == [found[2]]
 
 
-def test_a_closed_pool_says_so():
-  with Pool(by_command, workers=1, deadline=5.0) as pool:
-    pass
-  with pytest.raises(ValueError, match="the pool is closed"):
-    pool(jobs("a"))
+class Interrupting(list):
+  """Jobs that are asked for until the user has had enough."""
+
+  def __getitem__(self, index):
+    if index == 3:
+      raise KeyboardInterrupt
+    return super().__getitem__(index)
+
+
+def test_an_interrupted_pool_is_closed_and_says_so():
+  with Pool(by_command, workers=2, deadline=60.0) as pool:
+    with pytest.raises(KeyboardInterrupt):
+      pool(Interrupting(jobs("a", "hang", "a", "a", "a")))
+    with pytest.raises(ValueError, match="the pool is closed, or a call was interrupted"):
+      pool(jobs("a"))
+
+
+def test_threads_take_turns(pool):
+  found = {}
+
+  def ask(letter):
+    found[letter] = pool(jobs(*(letter * i for i in range(1, 30)), "crash"))
+
+  threads = [threading.Thread(target=ask, args=(letter,)) for letter in "ab"]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  for told in found.values():
+    assert [x.scores.get("reward") for x in told] == [*range(1, 30), None]
 
 
 def test_values_are_functions_too():

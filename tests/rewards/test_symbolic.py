@@ -30,7 +30,7 @@ from pgax.rewards.answers import boxed, exact_number, extract_answer
     ("<answer>1</answer><answer>2</answer>", "2"),
     ("#### 1 \\boxed{2}", "2"),
     ("I say 3, then -4.", "-4"),
-    ("from 7-4", "4"),
+    ("from 7-4", "7-4"),
     ("it is 1,234.50", "1,234.50"),
     ("version2", None),
     ("it is 42, I think", "42"),

@@ -129,6 +129,29 @@ def test_regular_expressions():
     ("it is .5, or so", "0.5", 1.0),
     ("it weighs 3.5kg", "3.5", 1.0),
     ("it weighs 3.5kg", "3", 0.0),
+    ("<answer>5 or 6</answer>", "6", 0.0),
+    ("<answer>5 1/2</answer>", "0.5", 0.0),
+    ("\\boxed{5 \\times 10^2}", "2", 0.0),
+    ("<answer>2\u221a3</answer>", "3", 0.0),
+    ("<answer>about 1,234.5 km</answer>", "1234.5", 1.0),
+    ("Answer:5", "5", 1.0),
+    *(
+      (f"It is {text}", gold, 0.0)
+      for text, gold in [
+        ("\u20135", "5"),
+        ("\u00b15", "5"),
+        ("3-5", "5"),
+        ("3\u20135", "-5"),
+        ("x^2", "2"),
+        ("10^6", "6"),
+        ("sqrt(3)", "3"),
+        ("2\u03c0/3", "3"),
+        ("14:30", "30"),
+        ("2024-01-05", "5"),
+      ]
+    ),
+    ("It is \u20135", "-5", 1.0),
+    ("from 3-5 to (7)", "7", 1.0),
   ],
 )
 def test_numbers_within_a_tolerance(text, truth, right):

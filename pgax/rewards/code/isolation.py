@@ -23,7 +23,8 @@ _NEW_IPC, _NEW_USERS, _NEW_PROCESSES, _NEW_NETWORK = (
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC = 1, 2, 4, 8
 _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 32, 4096, 16384, 1 << 18
 _DETACH = 2
-_DIE_WITH_PARENT, _DUMPABLE, _NO_NEW_PRIVILEGES = 1, 4, 38
+_DIE_WITH_PARENT, _DUMPABLE, _KEEP_CAPABILITIES, _NO_NEW_PRIVILEGES = 1, 4, 8, 38
+_READ_ALL = 1 << 2  # CAP_DAC_READ_SEARCH
 _CAPABILITY_VERSION = 0x20080522
 # The working folder inside. It hides what is outside under this name.
 FOLDER = "/pgax-sandbox"
@@ -167,15 +168,19 @@ def set_limits(
     resource.setrlimit(kind, (value, value))
 
 
-def drop_privileges(user: int) -> None:
+def drop_privileges(user: int, read_all: bool = False) -> None:
   """Gives up capabilities, and root becomes a user that owns nothing.
 
   Args:
     user: number that makes it another user than those of other sandboxes; negative to
-      stay root, where another user could not read what Python needs.
+      stay root.
+    read_all: whether what was root may go on to read all files, where another user could
+      not read what Python needs.
   """
   _control(_NO_NEW_PRIVILEGES, 1)
+  kept = _READ_ALL if read_all and os.geteuid() == 0 else 0
   if os.geteuid() == 0 and user >= 0:
+    _control(_KEEP_CAPABILITIES, int(read_all))
     os.setgroups([])
     try:
       _become(_FIRST_USER + user)
@@ -183,7 +188,7 @@ def drop_privileges(user: int) -> None:
       _become(_NOBODY)
   if sys.platform == "linux":
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)(kept, kept)), "capset")
 
 
 def _become(user: int) -> None:

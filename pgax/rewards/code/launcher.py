@@ -83,7 +83,7 @@ def main() -> None:
   try:
     program = _program(task)
     isolation.die_with_parent()
-    limits, user = task["limits"], os.getpid()
+    limits, user, read_all = task["limits"], os.getpid(), False
     if task["level"] == "namespaces":
       # Two that wait are of the same user, where there is a user namespace.
       limits["processes"] += 2 * isolation.unshare()
@@ -92,12 +92,12 @@ def main() -> None:
     else:
       limits["processes"] += task["level"] == "bubblewrap"
       os.chdir(isolation.FOLDER if task["level"] == "bubblewrap" else task["folder"])
-      user = user if isolation.readable_by_others(os.__file__) else -1
-      if os.geteuid() == 0 and user >= 0:
+      read_all = not isolation.readable_by_others(os.__file__)
+      if os.geteuid() == 0:
         os.chmod(".", 0o777)
     _fork(isolation, fds)
     isolation.set_limits(**limits)
-    isolation.drop_privileges(user)
+    isolation.drop_privileges(user, read_all)
     isolation.die_with_parent()  # becoming another user has cleared it
     # From here on the code is to blame: said once, before it can say anything itself.
     os.write(ready, b"1")

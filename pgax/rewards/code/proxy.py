@@ -105,7 +105,9 @@ class Proxy:
 
 def _operator(name: str) -> Callable[..., Any]:
   def method(self: Proxy, *other: Any) -> Any:
-    if self._origin == "object":
+    # A number or text that it is compared with would be told as the expected value is.
+    told = name in COMPARISONS and type(other[0]) is not Proxy
+    if self._origin == "object" and not told:
       return self._candidate.ask("builtin", self, other, name=name, origin="object")
     if other:
       return NotImplemented

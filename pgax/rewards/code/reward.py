@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import tempfile
+import textwrap
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from pgax.rewards.code.sandbox import (
 from pgax.rewards.fences import last_block
 from pgax.types import NO_METADATA
 
-_LABELS = ("python", "py", "python3")
+_LABELS = ("python", "py", "python3", "py3", "ipython")
 # The last pair, also where the text has spoken of the tag before.
 _TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 
@@ -38,12 +39,12 @@ def extract_code(completion: str) -> str:
     completion: text with code in it.
 
   Returns:
-    The last fenced block of Python, or without a label, of the last `<answer>` if there is
-    one; without any, all of it.
+    The last fenced block of Python, or else the last one without a label, of the last
+    `<answer>` if there is one; without any, all of it.
   """
   text = (_TAG.findall(completion) or [completion])[-1]
   block = last_block(text, _LABELS)
-  return text if block is None else block
+  return text if block is None else textwrap.dedent(block)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,8 @@ class Code:
   - compare objects of classes of the completion with `==`, as the keys of sets are too;
   - use arithmetic and `<`, and `in` where it can't be iterated over, of an object that is
     no plain data, unless the test itself has made it, as in `V(1) + V(2)`, of a class whose
-    name begins with a capital letter: what the code gave back must not judge itself;
+    name begins with a capital letter: what the code gave back must not judge itself. And
+    `<` is of two such objects: a number would be told as what is expected;
   - use a class of the completion in `isinstance` and `except`;
   - have a `with` of an object of the completion keep an exception back, or see it;
   - see in another variable that the code has changed a part of an argument.

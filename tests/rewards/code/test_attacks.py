@@ -318,6 +318,11 @@ ASKED += ("f(2) / 5 == 1", "f(1) < f(2)", "[5] in [f(2)]", "f(2) + f(2) == 1")
       "assert 1 in f(2)",
     ),
     ("class T(Exception): pass\ndef f(x): raise T", "try:\n  f(1)\nexcept T: pass"),
+    # Nor does a function that is named like a class say that it is what is expected.
+    *(
+      (f"class T:\n{ALWAYS}def Area(x): return T()", f"assert {test}")
+      for test in ("abs(Area(2) - 5) < 1", "Area(2) < 5", "5 >= Area(2)")
+    ),
     # A `with` never keeps back what an `assert` raises.
     (f"class P:\n{YES.format('__enter__')}{YES.format('__exit__')}", "with P(): assert 0"),
     # What has been given back is not asked about the expected value.
@@ -326,6 +331,12 @@ ASKED += ("f(2) / 5 == 1", "f(1) < f(2)", "[5] in [f(2)]", "f(2) + f(2) == 1")
 )
 def test_what_judges_is_not_the_candidates(code, test, level):
   assert score(code, level, test) == 0.0
+
+
+def test_code_is_never_roots(level):
+  if os.geteuid() == 0:  # whose processes it could end otherwise, all of them
+    assert isolation_report(level).processes and isolation_report(level).environment
+    assert printed("import os\nif os.getuid(): print('expected')", level) == 1.0
 
 
 def test_no_process_is_left(level):

@@ -43,6 +43,10 @@ def passed(code, *tests, **metadata):
     ("An `a`, and ```b```.\n```\nx = 1\n```<|end|>", "x = 1\n"),
     ("```py\nx = 1\n```\nThis was ```python\n", "x = 1\n"),
     ("```bash\nls\n```", "```bash\nls\n```"),
+    ("```python\nprint(3)\n```\nOutput:\n```\n3\n```", "print(3)\n"),
+    ("```python:main.py\nx = 1\n```", "x = 1\n"),
+    ("```{.python}\nx = 1\n```", "x = 1\n"),
+    ("1. so\n\t```py3\n\tx = 1\n\t```", "x = 1\n"),
   ],
 )
 def test_where_code_stands(completion, code):
@@ -89,7 +93,7 @@ class V:
       "class L:\n  def __getitem__(self, i): return [i.start, i.stop]\ndef f(): return L()",
       "assert f()[:2] == [None, 2]",
     ),
-    (VECTOR, "assert V(1) < V(2) and V(1) <= 1 and not V(2) < V(1) and 1 < V(2)"),
+    (VECTOR, "assert V(1) < V(2) and V(1) <= V(1) and not V(2) < V(1)"),
     (VECTOR, "assert (V(1) + V(2) + V(4)).x == 7 and (2 * V(3)).x == 6"),
     (VECTOR, "assert (-V(1)).x == -1 and float(V(2)) == 2.0 and 3 in V(3)"),
     (VECTOR, "assert 4 not in V(3)\nv = V(3)\ndel v.x\nassert not hasattr(v, 'x')"),
