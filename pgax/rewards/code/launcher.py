@@ -89,12 +89,15 @@ def main() -> None:
       limits["processes"] += 2 * isolation.unshare()
       _fork(isolation, fds)
       isolation.change_root(task["folder"], limits["file_size"])
+    elif task["level"] == "bubblewrap":
+      limits["processes"] += 1
+      user = -1  # which it allows nobody to change
+      os.chdir(isolation.FOLDER)
     else:
-      limits["processes"] += task["level"] == "bubblewrap"
-      os.chdir(isolation.FOLDER if task["level"] == "bubblewrap" else task["folder"])
-      read_all = not isolation.readable_by_others(os.__file__)
+      os.chdir(task["folder"])
       if os.geteuid() == 0:
         os.chmod(".", 0o777)
+      read_all = not isolation.readable_by_others(os.__file__)
     _fork(isolation, fds)
     isolation.set_limits(**limits)
     isolation.drop_privileges(user, read_all)

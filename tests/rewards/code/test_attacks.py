@@ -336,7 +336,8 @@ def test_what_judges_is_not_the_candidates(code, test, level):
 def test_code_is_never_roots(level):
   if os.geteuid() == 0:  # whose processes it could end otherwise, all of them
     assert isolation_report(level).processes and isolation_report(level).environment
-    assert printed("import os\nif os.getuid(): print('expected')", level) == 1.0
+    if level != "bubblewrap":  # there it is root's, with no capability and nothing to see
+      assert printed("import os\nif os.getuid(): print('expected')", level) == 1.0
 
 
 def test_no_process_is_left(level):
