@@ -43,10 +43,8 @@ _OUTPUT = flags.DEFINE_string("output", None, "File to write the JSON to.")
 def main() -> int:
   """Evaluates, and prints a table to read and a line of JSON."""
   workdir = Path(_WORKDIR.value)
-  output = Path(_OUTPUT.value) if _OUTPUT.value is not None else None
+  output = program.output_file(_OUTPUT.value) if _OUTPUT.value is not None else None
   samples, temperature = _SAMPLES.value, _TEMPERATURE.value
-  if output and (output.is_dir() or not output.parent.is_dir()):
-    raise UserError(f"--output={output} is no file in a folder that is there")
   try:
     check_draws(samples, temperature, "--")
   except ValueError as error:

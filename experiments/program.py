@@ -73,6 +73,18 @@ def run(main: Callable[[], int | None]) -> None:
   app.run(guarded)
 
 
+def output_file(path: str) -> Path:
+  """What `--output` names, looked at before anything is computed for it.
+
+  Raises:
+    UserError: if it can't be a file.
+  """
+  output = Path(path)
+  if output.is_dir() or not output.parent.is_dir():
+    raise UserError(f"--output={output} is no file in a folder that is there")
+  return output
+
+
 def tokenizer(model_path: str) -> PreTrainedTokenizerFast:
   """The tokenizer of a model's directory, or the one of bytes for an empty path."""
   if not model_path:

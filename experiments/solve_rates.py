@@ -34,7 +34,7 @@ _SEED = flags.DEFINE_integer("seed", 0, "Of the random draws.", lower_bound=0)
 
 def main() -> int:
   """Measures, and tells how many problems are never, sometimes and always solved."""
-  workdir, output = Path(_WORKDIR.value), Path(_OUTPUT.value)
+  workdir, output = Path(_WORKDIR.value), program.output_file(_OUTPUT.value)
   found = load_checkpoint(workdir, _CONFIG.value)
   run, policy = found.run, found.policy
   count = min(_PROBLEMS.value or len(run.task.train), len(run.task.train))
@@ -62,8 +62,6 @@ def main() -> int:
         },
         progress=lambda done: bar.update(done - bar.n),
       )
-  except OSError as error:
-    raise UserError(f"--output={output} can't be written: {error.strerror}") from None
   except ValueError as error:  # such as a prompt over the limit
     raise UserError(str(error)) from error
   told = np.asarray([x for x in rates if x is not None])

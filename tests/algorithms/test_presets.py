@@ -252,6 +252,10 @@ def test_equal_values_hash_equal_and_can_be_replaced(preset):
   ("make", "told"),
   [
     (lambda: algorithms.grpo(epochs=0), "epochs is 0"),
+    (
+      lambda: dataclasses.replace(algorithms.grpo(), shaping=("x",)),
+      "shaping is .'x',.; it must be a tuple of functions",
+    ),
     (lambda: algorithms.expert_iteration(float("nan")), "threshold is nan"),
     (
       lambda: algorithms.expert_iteration(normalize_constant=-1.0),

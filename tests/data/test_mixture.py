@@ -1,12 +1,14 @@
 """Several tasks as one: their proportions, their order and their own rewards."""
 
 import collections
+import dataclasses
 import pickle
 
 import numpy as np
 import pytest
 
-from pgax.data import CollatePrompts, Task, batches, byte_tokenizer, mixture
+from pgax.data import CollatePrompts, Task, batches, byte_tokenizer, filtered, mixture
+from pgax.data.limits import within_limit
 from pgax.data.mixture import subset
 from pgax.rewards import ByTask, by_task, final_answer
 from pgax.types import Example
@@ -99,6 +101,18 @@ def test_what_is_left_of_a_mixture_has_its_weights():
     assert collections.Counter(text[0] for text in drawn) == shares
   with pytest.raises(ValueError, match="none of the 3 problems of .* part 'b' is left"):
     subset(inner.train, np.array([0, 1]))
+
+
+def test_a_part_of_which_nothing_is_left_is_named(tmp_path):
+  long = dataclasses.replace(TASKS["b"], train=[Example("b" * 6, "b")])
+  told = "none of the 1 problems of .* 'b' is left in the split 'train': .* more than 6"
+  with pytest.raises(ValueError, match=told):
+    within_limit(mixture(TASKS | {"b": long}, WEIGHTS), COLLATE)
+  rates = tmp_path / "rates.jsonl"
+  rates.write_text('{}\n{"prompt": "a0", "rate": 0.5}\n')
+  told = "none of the 3 problems of .* 'b' is left, of rates above 0.0 .*rates.jsonl"
+  with pytest.raises(ValueError, match=told):
+    filtered(mixture(TASKS, WEIGHTS), str(rates))
 
 
 @pytest.mark.parametrize(

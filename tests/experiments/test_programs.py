@@ -294,10 +294,7 @@ def test_bad_folders_get_a_message(trained, call, tmp_path):
     (("evaluate", f"--workdir={tmp_path}"), "has no config.json"),
     (("evaluate", "--workdir=x", f"--output={tmp_path}/no/x"), "is no file in a folder"),
     (("evaluate", "--workdir=x", "--samples=2"), "--samples is 2 and --temperature is 0"),
-    (
-      ("solve_rates", f"--workdir={trained[0]}", f"--output={tmp_path}", "--problems=1"),
-      "--output=.* can't be written: Is a directory",
-    ),
+    (("solve_rates", "--workdir=x", f"--output={tmp_path}"), "is no file in a folder"),
     (("sample", f"--workdir={tmp_path}"), "has no config.json"),
   ]
   for (program, *arguments), told in cases:
@@ -322,7 +319,12 @@ def test_places():
   run = tiny.run_config(supervised=SupervisedConfig(steps=7), steps=5)
   places = {-7: "supervised step 0 of 7", -3: "supervised step 4 of 7", 2: "step 2 of 5"}
   assert {step: place(run, step) for step in places} == places
-  assert place(dataclasses.replace(run, steps=0), 0) == "supervised step 7 of 7"
+  alone = dataclasses.replace(run, steps=0)
+  assert [place(alone, step) for step in (-1, 0)] == [
+    f"supervised step {n} of 7" for n in (6, 7)
+  ]
+  nothing = dataclasses.replace(alone, supervised=SupervisedConfig(steps=0))
+  assert place(nothing, 0) == "step 0"
 
 
 def test_a_checkpoint_of_another_shape(trained, call, tmp_path):

@@ -21,6 +21,7 @@ from pgax.training.mesh import make_mesh
 from pgax.training.metrics import Log, read_lines
 from pgax.training.policy import load_params
 from pgax.training.run import Run
+from pgax.training.workdir import read_config
 from tests import tiny
 from tests.training.test_checkpoint import words
 
@@ -306,8 +307,10 @@ def test_without_a_warm_start(tmp_path):
 
 def test_fewer_steps_than_done_is_refused(whole, tmp_path):
   fewer = tiny.run_config(**SHARED, steps=3)
-  with pytest.raises(UserError, match=r"steps is 3; the run in .* has done \d already"):
-    run(whole[1], fewer)
+  record, told = {"a": 1, "steps": 3}, r"steps is 3; the run in .* has done \d already"
+  with pytest.raises(UserError, match=told):
+    train(fewer, byte_tokenizer(), whole[1], record, progress=False)
+  assert read_config(whole[1]) == {"a": 1}  # what it was, as far as it went
 
 
 def test_no_steps_is_an_evaluation(tmp_path):
