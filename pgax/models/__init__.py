@@ -2,12 +2,12 @@
 
 from pgax.models.config import DecoderConfig
 from pgax.models.decoder import Decoder
-from pgax.models.heads import Critic
+from pgax.models.heads import ScalarDecoder
 from pgax.models.scoring import completion_logits, completion_outputs
 from pgax.models.sequence import sequence_scores
 
 __all__ = [
-  "Critic",
+  "ScalarDecoder",
   "Decoder",
   "DecoderConfig",
   "completion_logits",

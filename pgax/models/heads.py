@@ -13,7 +13,7 @@ from pgax.types import Array, PyTree
 DECODER = "decoder"
 
 
-class Critic(nn.Module):
+class ScalarDecoder(nn.Module):
   """A decoder of its own with one number for every token in the place of logits.
 
   The head starts at zero, so that every output does, whatever the decoder's weights. The
@@ -52,12 +52,12 @@ def with_decoder(params: PyTree, decoder_params: PyTree) -> PyTree:
   """The critic's parameters with those of a decoder in the place of its own.
 
   Args:
-    params: of a `Critic`.
+    params: of a `ScalarDecoder`.
     decoder_params: of a `Decoder` of the same configuration, or of one that has an
       unembedding beside.
 
   Returns:
-    Parameters of a `Critic`; the head is as it was.
+    Parameters of a `ScalarDecoder`; the head is as it was.
   """
   own = params["params"][DECODER]
   inner = dict(params["params"]) | {

@@ -1,21 +1,37 @@
-"""What the parameters of a model are, by their names."""
+"""Parameters of a model: their initialization, and what their names mean."""
 
+import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
 from pgax.types import Array, PyTree
 
 
-def matrices(params: PyTree) -> PyTree:
-  """Which parameters are matrices, and not scales, biases or the critic's head.
-
-  Shapes alone do not tell: parameters of all layers are stacked, and a bias has an axis of
-  heads.
+def init_params(model: nn.Module, key: Array) -> PyTree:
+  """Initializes parameters as plain arrays.
 
   Args:
-    params: of a `Decoder` or a `Critic`; arrays, or anything in their place.
+    model: a decoder, with or without a scalar head.
+    key: random key.
 
   Returns:
-    A pytree of bool, the structure of `params`.
+    A pytree of arrays, without Flax's boxes of logical axis names.
+  """
+  tokens = jnp.zeros((1, 1, 1), jnp.int32)
+  return nn.unbox(model.init(key, tokens, tokens))
+
+
+def matrices(params: PyTree) -> PyTree:
+  """Marks the parameters that are matrices: no scales, biases or scalar heads.
+
+  Shapes alone do not decide: parameters of all layers are stacked, and a bias has an axis
+  of heads.
+
+  Args:
+    params: parameters of a decoder, or a pytree of the same structure.
+
+  Returns:
+    A pytree of bool with the structure of `params`.
   """
 
   def is_matrix(path: tuple, x: Array) -> bool:
@@ -26,12 +42,14 @@ def matrices(params: PyTree) -> PyTree:
 
 
 def input_axes(name: str) -> int:
-  """How many of a matrix's axes are multiplied with: heads and their width are two.
+  """Returns the number of input axes of a matrix.
+
+  Attention's output projection contracts two: heads and head width.
 
   Args:
-    name: last part of the matrix's path, `out` say.
+    name: last part of the matrix's path, such as `out`.
 
   Returns:
-    The number, the axis of layers not counted.
+    The number of axes, the axis of layers not counted.
   """
   return 2 if name == "out" else 1

@@ -4,12 +4,12 @@ import jax.numpy as jnp
 
 from pgax.models.cache import NEVER, Cache, share_prefix, token_positions
 from pgax.models.decoder import Decoder
-from pgax.models.heads import Critic
+from pgax.models.heads import ScalarDecoder
 from pgax.types import Array, PyTree
 
 
 def read_prompts(
-  model: Decoder | Critic,
+  model: Decoder | ScalarDecoder,
   params: PyTree,
   prompt_tokens: Array,
   prompt_mask: Array,
@@ -37,7 +37,7 @@ def read_prompts(
 
 
 def completion_features(
-  model: Decoder | Critic,
+  model: Decoder | ScalarDecoder,
   params: PyTree,
   prompt_tokens: Array,
   prompt_mask: Array,
@@ -118,7 +118,7 @@ def completion_logits(
 
 
 def completion_outputs(
-  critic: Critic,
+  critic: ScalarDecoder,
   params: PyTree,
   prompt_tokens: Array,
   prompt_mask: Array,

@@ -2,13 +2,13 @@
 
 import jax.numpy as jnp
 
-from pgax.models.heads import Critic
+from pgax.models.heads import ScalarDecoder
 from pgax.models.scoring import completion_outputs
 from pgax.types import Array, PyTree
 
 
 def sequence_scores(
-  scorer: Critic,
+  scorer: ScalarDecoder,
   params: PyTree,
   prompt_tokens: Array,
   prompt_mask: Array,

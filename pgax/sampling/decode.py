@@ -1,8 +1,8 @@
-"""The sampler: prompts read once, completions decoded in one jitted loop.
+"""The sampler: prompts are prefilled once, completions are decoded in one jitted loop.
 
-Completions are drawn in slots, each slot taking the next completion of its queue as soon
-as its own has ended. A completion's draws depend on its prompt's key, its number and its
-length, so that neither slots nor order play a part in the result.
+Completions are decoded in slots; a slot takes the next completion of its lane's queue when
+its own has ended. A completion's random draws depend on its prompt's key, its number in the
+group and its length, so neither slots nor their order change what is sampled.
 """
 
 import functools
@@ -20,8 +20,8 @@ from pgax.sampling.options import Options, canonical
 from pgax.types import Array, PyTree, Rollout
 
 
-class _Output(NamedTuple):
-  """What is drawn for the `J` completions of each of `A` lanes."""
+class Completions(NamedTuple):
+  """The `J` completions of each of `A` lanes, as far as they are decoded."""
 
   tokens: Array  # [A, J, T], 0 after the end
   logp: Array
@@ -30,17 +30,33 @@ class _Output(NamedTuple):
   finished: Array
 
 
-class _Loop(NamedTuple):
-  """What the decoding loop carries, of `A` lanes with `B` slots each."""
+class DecodeInputs(NamedTuple):
+  """Everything that stays the same from token to token."""
+
+  params: PyTree
+  options: Options
+  keys: Array  # [A, J], random key of each completion
+  prompt_lengths: Array  # [A, N / A]
+  prompt_hidden: Array  # [A, N / A, E], from which first tokens are drawn
+
+  def prompt_of(self, job: Array) -> Array:
+    """Index in the lane of a completion's prompt; idle slots keep the last one."""
+    prompts = self.prompt_lengths.shape[1]
+    group = self.keys.shape[1] // prompts
+    return jnp.minimum(job // group, prompts - 1)
+
+
+class DecodeState(NamedTuple):
+  """The state of the decoding loop, of `A` lanes with `B` slots each."""
 
   step: Array
-  job: Array  # [A, B], the completion in each slot; J or more where the queue has ended
-  queued: Array  # [A], the next completion of each lane's queue
-  length: Array  # [A, B], number of tokens drawn
+  job: Array  # [A, B], completion in each slot; at least J once the queue is empty
+  queued: Array  # [A], next completion of each lane's queue
+  length: Array  # [A, B], number of tokens decoded
   stop_state: Array  # [A, B]
   hidden: Array  # [A, B, E], from which the next token is drawn
   cache: Cache
-  output: _Output
+  output: Completions
 
 
 def sample(
@@ -58,22 +74,22 @@ def sample(
 ) -> Rollout:
   """Samples `group` completions of every prompt.
 
-  Only shapes are baked in: options are arguments, and changing a number of them traces
-  nothing anew. The cache holds every prompt once and one completion a slot.
+  Only shapes are compiled in: options are arguments, and changing their numbers traces
+  nothing again. The cache holds every prompt once, and one completion per slot.
 
   Args:
-    model: the decoder.
+    model: decoder of the policy.
     params: its parameters.
     prompt_tokens: `[N, P]` int32, right-padded.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
-    key: random key, a new one for each call; or `[N]` of them, one for each prompt, which
-      alone decides its completions.
-    options: how to draw.
-    group: number of completions of each prompt, `G`.
-    max_tokens: limit of a completion's length in tokens, EOS included, `T`.
+    key: random key, a new one for each call; or `[N]` keys, each of which decides the
+      completions of its prompt.
+    options: sampling options.
+    group: number of completions per prompt, `G`.
+    max_tokens: largest number of tokens in a completion, EOS included, `T`.
     slots: number of completions decoded at a time; 0 for all.
-    lanes: number of queues that the prompts, in order, are dealt to; one for each device
-      that prompts are spread over. Plays no part where all are decoded at a time.
+    lanes: number of queues that prompts are divided into, in order; one for each device
+      that prompts are sharded over. Ignored if all completions are decoded at a time.
 
   Returns:
     A `Rollout`.
@@ -98,7 +114,7 @@ def sample(
 
 
 def prompt_keys(key: Array, count: int) -> Array:
-  """The keys of `count` prompts that `sample` makes of one: by their numbers in a batch."""
+  """Derives the keys of `count` prompts from one, as `sample` does."""
   return jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(count))
 
 
@@ -115,7 +131,23 @@ def sample_counted(
   slots: int = 0,
   lanes: int = 1,
 ) -> tuple[Rollout, Array]:
-  """`sample`, and the number of decoding steps that it took, an int32 scalar."""
+  """Samples as `sample` does, and returns the number of decoding steps as well.
+
+  Args:
+    model: see `sample`, as for all arguments.
+    params: parameters of the decoder.
+    prompt_tokens: `[N, P]` int32.
+    prompt_mask: `[N, P]` bool.
+    key: random key, or `[N]` keys.
+    options: sampling options.
+    group: number of completions per prompt.
+    max_tokens: largest number of tokens in a completion.
+    slots: number of completions decoded at a time; 0 for all.
+    lanes: number of queues.
+
+  Returns:
+    A `Rollout`, and the number of steps, an int32 scalar.
+  """
   chex.assert_rank([prompt_tokens, prompt_mask, options.eos_ids], [2, 2, 1])
   chex.assert_equal_shape([prompt_tokens, prompt_mask])
   n = len(prompt_tokens)
@@ -123,9 +155,11 @@ def sample_counted(
     key = prompt_keys(key, n)
   chex.assert_shape(key, (n,))
   if not 0 <= slots <= n * group:
-    raise ValueError(f"slots is {slots}; it must be 0 to {n * group}, the completions")
+    raise ValueError(
+      f"slots is {slots}; it must be from 0 to the number of completions, {n * group}"
+    )
   if slots in (0, n * group):
-    slots, lanes = n * group, n  # a slot for each: no lane needs a second prompt
+    slots, lanes = n * group, n  # a slot each: no lane needs a second prompt
   elif lanes < 1 or n % lanes or slots % lanes:
     raise ValueError(
       f"lanes is {lanes}; it must divide the {n} prompts and the {slots} slots"
@@ -156,97 +190,137 @@ def _decode(
   group: int,
   max_tokens: int,
 ) -> tuple[Rollout, Array]:
-  """`sample_counted` with `shape` lanes and slots of each."""
-  n, (lanes, _) = len(prompt_tokens), shape
-  jobs = n * group // lanes
-  first_hidden, cache = read_prompts(model, params, prompt_tokens, prompt_mask)
-  first_hidden = first_hidden.reshape(lanes, n // lanes, -1)
-  prompt_lengths = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32).reshape(lanes, -1)
-  numbered = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-  keys = jax.vmap(numbered, in_axes=(0, None))(prompt_keys, jnp.arange(group))
-  keys = keys.reshape(lanes, jobs)
-  states = 1 if options.stop is None else len(options.stop)
-
-  def prompt_of(job: Array) -> Array:  # an idle slot goes on with the last one
-    return jnp.minimum(job // group, n // lanes - 1)
-
-  def unfinished(loop: _Loop) -> Array:
-    return jnp.any(loop.job < jobs)
-
-  def decode(loop: _Loop) -> _Loop:
-    live, row = loop.job < jobs, prompt_of(loop.job)
-    logits = model.apply(params, loop.hidden, method=model.unembed)
-    token_keys = jax.vmap(jax.vmap(jax.random.fold_in))(_at(keys, loop.job), loop.length)
-    drawn = next_token(logits, token_keys, loop.length, options)
-    length = loop.length + 1
-    finished = jnp.isin(drawn.token, options.eos_ids)
-    stop_state = loop.stop_state
-    if options.stop is not None:
-      reached = options.stop[stop_state, drawn.token]
-      finished |= (reached >= states) & (length >= options.min_tokens)
-      stop_state = reached % states
-    ended = live & (finished | (length == max_tokens))
-
-    # What has ended makes room, in the order of the slots.
-    ahead = jnp.cumsum(ended, axis=1, dtype=jnp.int32)
-    job = jnp.where(ended, loop.queued[:, None] + ahead - 1, loop.job)
-    positions = _at(prompt_lengths, row) + loop.length
-    hidden, cache = model.apply(
-      params,
-      drawn.token[..., None],
-      positions[..., None],
-      loop.cache,
-      method=model.features,
-    )
-    return _Loop(
-      step=loop.step + 1,
-      job=job,
-      queued=loop.queued + ahead[:, -1],
-      length=jnp.where(ended, 0, length),
-      stop_state=jnp.where(ended, 0, stop_state),
-      hidden=jnp.where(
-        ended[..., None], _at(first_hidden, prompt_of(job)), hidden[:, :, 0]
-      ),
-      cache=_begin(cache, ended, prompt_of(job), loop.step + 1),
-      output=_write(loop.output, loop, drawn, finished),
-    )
-
-  start = jnp.broadcast_to(jnp.arange(shape[1]), shape)
-  cache = with_slots(cache, *shape, max_tokens)
-  none, outputs = jnp.zeros(shape, jnp.int32), (lanes, jobs, max_tokens)
+  """`sample_counted` with `shape` lanes and slots per lane."""
+  n, lanes = len(prompt_tokens), shape[0]
+  hidden, cache = read_prompts(model, params, prompt_tokens, prompt_mask)
+  prompt_lengths = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)
+  number = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+  keys = jax.vmap(number, in_axes=(0, None))(prompt_keys, jnp.arange(group))
+  inputs = DecodeInputs(
+    params=params,
+    options=options,
+    keys=keys.reshape(lanes, -1),
+    prompt_lengths=prompt_lengths.reshape(lanes, -1),
+    prompt_hidden=hidden.reshape(lanes, n // lanes, -1),
+  )
   end = jax.lax.while_loop(
-    unfinished,
-    decode,
-    _Loop(
-      step=jnp.int32(0),
-      job=start,
-      queued=jnp.full(lanes, shape[1]),
-      length=none,
-      stop_state=none,
-      hidden=_at(first_hidden, prompt_of(start)),
-      cache=_begin(cache, none == 1, prompt_of(start), jnp.int32(0)),
-      output=_Output(
-        tokens=jnp.zeros(outputs, jnp.int32),
-        logp=jnp.zeros(outputs, jnp.float32),
-        sample_logp=jnp.zeros(outputs, jnp.float32),
-        lengths=jnp.zeros(outputs[:2], jnp.int32),
-        finished=jnp.zeros(outputs[:2], bool),
-      ),
+    has_unfinished,
+    functools.partial(decode_step, model, inputs),
+    start_decoding(inputs, cache, shape, max_tokens),
+  )
+  output = jax.tree.map(lambda x: x.reshape(n, group, *x.shape[2:]), end.output)
+  mask = jnp.arange(max_tokens) < output.lengths[..., None]
+  rollout = Rollout(
+    prompt_tokens=prompt_tokens,
+    prompt_mask=prompt_mask,
+    tokens=output.tokens,
+    token_mask=mask,
+    action_mask=mask,  # the policy sampled every token
+    logp=output.logp,
+    sample_logp=output.sample_logp,
+    finished=output.finished,
+  )
+  return rollout, end.step
+
+
+def start_decoding(
+  inputs: DecodeInputs, cache: Cache, shape: tuple[int, int], max_tokens: int
+) -> DecodeState:
+  """Puts the first completions of each lane's queue into its slots.
+
+  Args:
+    inputs: what stays the same from token to token.
+    cache: cache with the prompts as its prefix.
+    shape: number of lanes, and of slots per lane.
+    max_tokens: largest number of tokens in a completion.
+
+  Returns:
+    The state before the first token.
+  """
+  lanes, width = shape
+  job = jnp.broadcast_to(jnp.arange(width), shape)
+  zeros, outputs = jnp.zeros(shape, jnp.int32), (*inputs.keys.shape, max_tokens)
+  cache = with_slots(cache, lanes, width, max_tokens)
+  return DecodeState(
+    step=jnp.int32(0),
+    job=job,
+    queued=jnp.full(lanes, width),
+    length=zeros,
+    stop_state=zeros,
+    hidden=_at(inputs.prompt_hidden, inputs.prompt_of(job)),
+    cache=_reset_slots(cache, zeros == 1, inputs.prompt_of(job), jnp.int32(0)),
+    output=Completions(
+      tokens=jnp.zeros(outputs, jnp.int32),
+      logp=jnp.zeros(outputs, jnp.float32),
+      sample_logp=jnp.zeros(outputs, jnp.float32),
+      lengths=jnp.zeros(outputs[:2], jnp.int32),
+      finished=jnp.zeros(outputs[:2], bool),
     ),
   )
-  found = jax.tree.map(lambda x: x.reshape(n, group, *x.shape[2:]), end.output)
-  return (
-    Rollout(
-      prompt_tokens=prompt_tokens,
-      prompt_mask=prompt_mask,
-      tokens=found.tokens,
-      mask=jnp.arange(max_tokens) < found.lengths[..., None],
-      logp=found.logp,
-      sample_logp=found.sample_logp,
-      finished=found.finished,
-    ),
-    end.step,
+
+
+def has_unfinished(state: DecodeState) -> Array:
+  """Returns whether a completion is unfinished: a bool scalar."""
+  jobs = state.output.lengths.shape[1]
+  return jnp.any(state.job < jobs)
+
+
+def decode_step(model: Decoder, inputs: DecodeInputs, state: DecodeState) -> DecodeState:
+  """Decodes one token in every slot; ended completions make room for queued ones.
+
+  Args:
+    model: decoder of the policy.
+    inputs: what stays the same from token to token.
+    state: state before the token.
+
+  Returns:
+    The state after it.
+  """
+  jobs, max_tokens = state.output.tokens.shape[1:]
+  drawn, finished, stop_state = _draw(model, inputs, state)
+  length = state.length + 1
+  ended = (state.job < jobs) & (finished | (length == max_tokens))
+
+  # Queued completions take the free slots in order.
+  taken = jnp.cumsum(ended, axis=1, dtype=jnp.int32)
+  job = jnp.where(ended, state.queued[:, None] + taken - 1, state.job)
+  positions = _at(inputs.prompt_lengths, inputs.prompt_of(state.job)) + state.length
+  hidden, cache = model.apply(
+    inputs.params,
+    drawn.token[..., None],
+    positions[..., None],
+    state.cache,
+    method=model.features,
   )
+  prompts = inputs.prompt_of(job)
+  first_hidden = _at(inputs.prompt_hidden, prompts)
+  return DecodeState(
+    step=state.step + 1,
+    job=job,
+    queued=state.queued + taken[:, -1],
+    length=jnp.where(ended, 0, length),
+    stop_state=jnp.where(ended, 0, stop_state),
+    hidden=jnp.where(ended[..., None], first_hidden, hidden[:, :, 0]),
+    cache=_reset_slots(cache, ended, prompts, state.step + 1),
+    output=_write(state, drawn, finished),
+  )
+
+
+def _draw(
+  model: Decoder, inputs: DecodeInputs, state: DecodeState
+) -> tuple[Drawn, Array, Array]:
+  """Draws a token in every slot: the token, whether it finishes, and the stop state."""
+  options = inputs.options
+  logits = model.apply(inputs.params, state.hidden, method=model.unembed)
+  keys = jax.vmap(jax.vmap(jax.random.fold_in))(_at(inputs.keys, state.job), state.length)
+  drawn = next_token(logits, keys, state.length, options)
+  finished, stop_state = jnp.isin(drawn.token, options.eos_ids), state.stop_state
+  if options.stop is not None:
+    states = len(options.stop)
+    reached = options.stop[stop_state, drawn.token]
+    finished |= (reached >= states) & (state.length + 1 >= options.min_tokens)
+    stop_state = reached % states
+  return drawn, finished, stop_state
 
 
 def _at(array: Array, index: Array) -> Array:
@@ -254,13 +328,13 @@ def _at(array: Array, index: Array) -> Array:
   return jax.vmap(lambda x, i: x[i])(array, index)
 
 
-def _begin(cache: Cache, ended: Array, rows: Array, step: Array) -> Cache:
-  """The cache for the next step, with slots that have ended emptied for another prompt.
+def _reset_slots(cache: Cache, ended: Array, rows: Array, step: Array) -> Cache:
+  """Empties the slots that have ended, for completions of other prompts.
 
-  The tokens of a step stand in one place of all slots, whatever the length of each
-  completion: places are used in turn, and by the time that one comes round again, what a
-  completion of `T` tokens wrote there is no longer its own. Only positions say what is
-  seen, so a slot is emptied by them.
+  All slots write the tokens of a step to the same place of the cache, whatever the length
+  of each completion. Places are used in turn: when one comes round again, what a completion
+  of `T` tokens wrote there is no longer its own. Only positions decide what is attended to,
+  so resetting them empties a slot.
   """
   suffix = cache.suffix
   positions = jnp.where(ended[..., None], NEVER, suffix.positions)
@@ -271,20 +345,21 @@ def _begin(cache: Cache, ended: Array, rows: Array, step: Array) -> Cache:
   )
 
 
-def _write(output: _Output, loop: _Loop, drawn: Drawn, finished: Array) -> _Output:
-  """The output with one more token of each slot; an idle one writes nothing."""
+def _write(state: DecodeState, drawn: Drawn, finished: Array) -> Completions:
+  """Adds one token of each slot to the completions; idle slots add none."""
 
   def put(buffer: Array, value: Array) -> Array:
     def lane(buffer: Array, job: Array, length: Array, value: Array) -> Array:
       at = (job, length) if buffer.ndim == 2 else (job,)
       return buffer.at[at].set(value.astype(buffer.dtype), mode="drop")
 
-    return jax.vmap(lane)(buffer, loop.job, loop.length, value)
+    return jax.vmap(lane)(buffer, state.job, state.length, value)
 
-  return _Output(
+  output = state.output
+  return Completions(
     tokens=put(output.tokens, drawn.token),
     logp=put(output.logp, drawn.logp),
     sample_logp=put(output.sample_logp, drawn.sample_logp),
-    lengths=put(output.lengths, loop.length + 1),
+    lengths=put(output.lengths, state.length + 1),
     finished=put(output.finished, finished),
   )

@@ -1,31 +1,35 @@
-"""The training loop and all that it needs: state, steps, checkpoints, metrics."""
+"""The drivers: configuration, the training loop and its stages."""
 
-from pgax.models.lora import LoraConfig
-from pgax.training.compilation_cache import enable_compilation_cache
-from pgax.training.config import (
+from pgax.data.config import DataConfig
+from pgax.distributed.mesh import MeshConfig
+from pgax.errors import UserError
+from pgax.evaluation.config import EvaluationConfig
+from pgax.learner.config import (
   CriticConfig,
-  DataConfig,
-  MeshConfig,
   OptimizerConfig,
-  RewardModelConfig,
-  RunConfig,
-  SamplingConfig,
-  ScoringConfig,
   SupervisedConfig,
+  UpdateConfig,
 )
-from pgax.training.errors import UserError
-from pgax.training.loop import Result, train
-from pgax.training.preference import train_on_preferences
-from pgax.training.preference_config import PreferenceConfig
-from pgax.training.state import TrainState
+from pgax.learner.state import TrainState
+from pgax.models.lora import LoraConfig
+from pgax.rollout.config import RewardModelConfig, SamplingConfig, ScoringConfig
+from pgax.runs.checkpoint import CheckpointConfig
+from pgax.runs.compilation_cache import enable_compilation_cache
+from pgax.training.config import PreferenceConfig, RunConfig
+from pgax.training.preferences import train_on_preferences
+from pgax.training.progress import Progress
+from pgax.training.train import Result, train
 
 __all__ = [
+  "CheckpointConfig",
   "CriticConfig",
   "DataConfig",
+  "EvaluationConfig",
   "LoraConfig",
   "MeshConfig",
   "OptimizerConfig",
   "PreferenceConfig",
+  "Progress",
   "Result",
   "RewardModelConfig",
   "RunConfig",
@@ -33,6 +37,7 @@ __all__ = [
   "ScoringConfig",
   "SupervisedConfig",
   "TrainState",
+  "UpdateConfig",
   "UserError",
   "enable_compilation_cache",
   "train",

@@ -1,182 +1,148 @@
-"""The loop: supervised steps, then reinforcement, evaluated and saved on the way."""
+"""The training loop, which drives every stage of every run."""
 
 import dataclasses
-import functools
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
-from transformers import PreTrainedTokenizerFast
 
-from pgax.training.checkpoint import last_step
-from pgax.training.config import RunConfig
-from pgax.training.errors import UserError
-from pgax.training.evaluation import evaluation_metrics
-from pgax.training.interrupt import Interrupt
-from pgax.training.metrics import Log
-from pgax.training.preflight import check_run
-from pgax.training.problems import fit_problems
-from pgax.training.rollout import open_scorer
-from pgax.training.run import Run
-from pgax.training.state import TrainState
-from pgax.training.workdir import open_workdir
+from pgax.runs.interrupt import Interrupt
+from pgax.runs.loggers import Logger
+from pgax.types import PyTree
 
-_SUPERVISED = "supervised"
-# A supervised step is short, so its checkpoints are further apart.
-_SUPERVISED_STEPS_PER_STEP = 10
+Metrics = Mapping[str, float]
+Rows = Sequence[Mapping[str, Any]]  # completions, as rows of `samples.jsonl`
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
-  """How a call of `train` ended.
+class Schedule:
+  """What a stage does at which of its steps.
+
+  Attributes:
+    steps: number of steps.
+    eval_every: number of steps between evaluations; 0 for none.
+    eval_first: whether to evaluate before the first step.
+    eval_last: whether to evaluate after the last step, whatever `eval_every` is.
+    checkpoint_every: number of steps between checkpoints; there is one after the last step.
+    samples_every: number of steps between logged completions, those of the first and of the
+      last step always among them; 0 for none.
+  """
+
+  steps: int
+  eval_every: int
+  eval_first: bool
+  eval_last: bool
+  checkpoint_every: int
+  samples_every: int = 0
+
+  def evaluates(self, step: int) -> bool:
+    """Returns whether there is an evaluation after a step."""
+    due = bool(self.eval_every) and step % self.eval_every == 0
+    return due or (self.eval_last and step == self.steps)
+
+  def checkpoints(self, step: int) -> bool:
+    """Returns whether there is a checkpoint after a step."""
+    return step % self.checkpoint_every == 0 or step == self.steps
+
+  def samples(self, step: int) -> bool:
+    """Returns whether completions of a step are logged."""
+    due = bool(self.samples_every) and step % self.samples_every == 0
+    return due or (bool(self.samples_every) and step in (1, self.steps))
+
+
+class Stage(Protocol):
+  """A stage of training: what a step and an evaluation are.
+
+  Attributes:
+    name: name in the progress bar.
+    prefix: prefix of the names of its metrics in the log; see `runs.loggers`.
+    schedule: what happens at which step.
+    shown: metrics to show in the progress bar: label, name and format of each.
+  """
+
+  name: str
+  prefix: str
+  schedule: Schedule
+  shown: Sequence[tuple[str, str, str]]
+
+  def step(self, state: PyTree, with_samples: bool) -> tuple[PyTree, Metrics, Rows]:
+    """Does one step; completions are returned if they are asked for."""
+
+  def evaluate(self, state: PyTree) -> tuple[Metrics, Rows]:
+    """Evaluates a state on held-out problems."""
+
+  def finish(self, state: PyTree) -> PyTree:
+    """Returns the state that the next stage begins with."""
+
+
+class StageResult(NamedTuple):
+  """Result of a stage.
 
   Attributes:
     state: the last state.
-    step: number of reinforcement steps done, in this call and before it.
-    finished: whether that is all of them; False after an interrupt.
+    finished: whether all steps are done; False after an interrupt.
+    evaluation: metrics of the last evaluation; empty if there was none in this call.
   """
 
-  state: TrainState
-  step: int
+  state: PyTree
   finished: bool
+  evaluation: Metrics
 
 
-def train(
-  config: RunConfig,
-  tokenizer: PreTrainedTokenizerFast,
-  workdir: Path,
-  record: Mapping | None = None,
+def run_stage(
+  stage: Stage,
+  state: PyTree,
+  *,
+  logger: Logger,
+  save: Callable[[PyTree], None],
+  interrupt: Interrupt,
   progress: bool = True,
-) -> Result:
-  """Does a run, or the rest of it: the same call goes on where the last one ended.
+) -> StageResult:
+  """Runs a stage to its end, or until an interrupt.
 
   Args:
-    config: the run.
-    tokenizer: of the model.
-    workdir: folder of the run; new, empty, or of an earlier call for the same run.
-    record: the configuration as JSON values, kept in the folder as `config.json`; a folder
-      with another one is refused. Without it nothing but shapes is compared.
-    progress: whether to show progress bars.
+    stage: the stage.
+    state: its state; `state.step` is the number of steps done.
+    logger: receives metrics and completions.
+    save: saves a checkpoint of a state.
+    interrupt: requests to stop after the current step.
+    progress: whether to show a progress bar.
 
   Returns:
-    A `Result`. The state is the same, bit for bit, however often the run was interrupted.
-
-  Raises:
-    UserError: if the configuration can't be run or the folder can't be used, before
-      anything is compiled.
-    DivergedError: if an update is not finite.
+    A `StageResult`.
   """
-  with open_scorer(config.reward, config.scoring) as scorer:
-    config, counts = fit_problems(config, tokenizer)
-    done = last_step(workdir)
-    check_run(config, tokenizer, done, scorer)
-    _check_steps(config, workdir, done or 0)
-    open_workdir(workdir, record or {})
-    run = Run(config, tokenizer, workdir, scorer)
-    return _train(run, workdir, counts, progress)
+  schedule, step, shown = stage.schedule, int(state.step), {}
+  evaluation: Metrics = {}
 
+  def log(metrics: Metrics) -> None:
+    logger.scalars(step, {f"{stage.prefix}{name}": x for name, x in metrics.items()})
+    for label, name, form in stage.shown:
+      if name in metrics:
+        shown[label] = format(metrics[name], form)
 
-def _check_steps(config: RunConfig, workdir: Path, done: int) -> None:
-  done -= config.supervised.steps
-  if done > config.steps:
-    raise UserError(
-      f"steps is {config.steps}; the run in {workdir} has done {done} already, and can "
-      "only go further"
-    )
-
-
-def _train(run: Run, workdir: Path, counts: Mapping[str, int], progress: bool) -> Result:
-  config = run.config
-  state, first = run.start(), config.supervised.steps
-  done = int(state.step)
-  run.tokenizer.save_pretrained(workdir / "tokenizer")
-  # The evaluation at step 0 is done again by a run that goes on from there.
-  log = Log(workdir, last=done - first if done > first else -1)
-  begun = False
-  try:
-    with Interrupt() as interrupt:
-      if done < first:
-        state = _supervise(run, state, workdir, interrupt, progress)
-      if int(state.step) >= first and not interrupt.requested:
-        begun, state = True, _reinforce(run, state, log, counts, interrupt, progress)
-      log.flush()
-      run.save(state)
-  finally:
-    run.checkpoints.close()
-    log.close()
-  step = max(int(state.step) - first, 0)
-  return Result(state, step, begun and step >= config.steps)
-
-
-def _supervise(
-  run: Run, state: TrainState, workdir: Path, interrupt: Interrupt, progress: bool
-) -> TrainState:
-  config, stage = run.config, run.config.supervised
-  done, shown = int(state.step), {}
-  log = Log(workdir, last=done or -1, stage=_SUPERVISED)
-
-  def evaluated() -> dict[str, float]:
-    found = run.evaluate(state)
-    shown["accuracy"] = f"{found.accuracy:.1%}"
-    return evaluation_metrics(found)
-
-  try:
-    if not done and stage.eval_every:
-      log.metrics(0, evaluated())
-    with tqdm(
-      total=stage.steps, initial=done, disable=not progress, desc=_SUPERVISED
-    ) as bar:
-      while done < stage.steps and not interrupt.requested:
-        state, metrics = run.supervise(state)
-        done += 1
-        if stage.eval_every and done % stage.eval_every == 0:
-          metrics |= evaluated()
-        log.metrics(done, metrics)
-        every = config.checkpoint_every * _SUPERVISED_STEPS_PER_STEP
-        if done % every == 0 or done == stage.steps:
-          log.flush()
-          run.save(state)
-        shown["loss"] = f"{metrics['loss']:.3f}"
-        bar.set_postfix(shown, refresh=False)
-        bar.update()
-  finally:
-    log.close()
-  return state
-
-
-def _reinforce(
-  run: Run,
-  state: TrainState,
-  log: Log,
-  counts: Mapping[str, int],
-  interrupt: Interrupt,
-  progress: bool,
-) -> TrainState:
-  config = run.config
-  total, step = config.steps, int(state.step) - config.supervised.steps
-  shown = {}
-  if step == 0:
-    found = run.evaluate(state)
-    log.metrics(0, evaluation_metrics(found) | counts)
-    log.samples(0, "held_out", found.samples)
-    shown["accuracy"] = f"{found.accuracy:.1%}"
-  with tqdm(total=total, initial=step, disable=not progress, desc=config.name) as bar:
-    while step < total and not interrupt.requested:
+  if step == 0 and schedule.eval_first:
+    evaluation, rows = stage.evaluate(state)
+    log(evaluation)
+    logger.samples(0, "held_out", rows)
+  with tqdm(
+    total=schedule.steps, initial=step, disable=not progress, desc=stage.name
+  ) as bar:
+    bar.set_postfix(shown, refresh=False)
+    while step < schedule.steps and not interrupt.requested:
       step += 1
-      keep = step % config.samples_every == 0 or step in (1, total)
-      keep_samples = functools.partial(log.samples, step, "train") if keep else None
-      state, metrics = run.reinforce(state, keep_samples)
-      if step % config.eval_every == 0 or step == total:
-        found = run.evaluate(state)
-        metrics |= evaluation_metrics(found)
-        shown["accuracy"] = f"{found.accuracy:.1%}"
-        if step == total:
-          log.samples(step, "held_out", found.samples)
-      log.metrics(step, metrics)
-      if step % config.checkpoint_every == 0 or step == total:
-        log.flush()  # what is before a checkpoint is never written again
-        run.save(state)
-      shown["reward"] = f"{metrics['reward/mean']:.2f}"
+      state, metrics, rows = stage.step(state, schedule.samples(step))
+      logger.samples(step, "train", rows)
+      if schedule.evaluates(step):
+        evaluation, rows = stage.evaluate(state)
+        metrics = {**metrics, **evaluation}
+        if step == schedule.steps:
+          logger.samples(step, "held_out", rows)
+      log(metrics)
+      if step == schedule.steps:
+        state = stage.finish(state)
+      if schedule.checkpoints(step):
+        logger.flush()  # rows before a checkpoint are never written again
+        save(state)
       bar.set_postfix(shown, refresh=False)
       bar.update()
-  return state
+  return StageResult(state, step >= schedule.steps, evaluation)

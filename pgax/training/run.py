@@ -1,51 +1,45 @@
-"""One step of each stage of a run, with everything that stays the same between steps."""
+"""A run: its configuration taken apart, and its stages put together."""
 
-import time
-from collections.abc import Callable
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import jax
 from transformers import PreTrainedTokenizerFast
 
-from pgax.data.pipeline import batches
-from pgax.data.tasks import fingerprint
+from pgax.data.task import fingerprint
+from pgax.distributed.mesh import make_mesh
+from pgax.distributed.partitioning import param_shardings, shardings_of
+from pgax.errors import UserError
+from pgax.evaluation import Evaluation, evaluate, evaluation_key
+from pgax.learner.compiled import compiled_steps
+from pgax.learner.state import TrainState, begin_reinforcement, init_state, with_policy
 from pgax.models import hf, lora
 from pgax.models.decoder import Decoder
-from pgax.models.partitioning import batch_sharding, param_shardings
-from pgax.rewards.pool import Scorer
-from pgax.training.checkpoint import Checkpoints
-from pgax.training.collect import Collector
+from pgax.rewards.pool import RewardRunner
+from pgax.rollout.actor import Actor
+from pgax.rollout.reward_model import RewardModel, load_reward_model
+from pgax.rollout.sampler import make_sampler
+from pgax.runs.checkpoint import Checkpoints
+from pgax.training.batches import batch_iterators, next_of, prompt_collator
 from pgax.training.config import RunConfig
-from pgax.training.errors import UserError
-from pgax.training.evaluation import Evaluation, evaluate, evaluation_key
-from pgax.training.health import check_finite, check_sampler
-from pgax.training.mesh import make_mesh
+from pgax.training.loop import Schedule
 from pgax.training.policy import end_ids, load_params
-from pgax.training.problems import demonstration_batches, prompt_collator
-from pgax.training.programs import programs
-from pgax.training.records import Sample, make_samples
-from pgax.training.reward_model import load_reward_model
-from pgax.training.rollout import Stopwatch
-from pgax.training.sampler import make_sampler
-from pgax.training.state import (
-  TrainState,
-  begin_reinforcement,
-  init_state,
-  start_from,
-  step_keys,
-)
+from pgax.training.progress import Progress
+from pgax.training.stages import Reinforcement, Supervised, on_devices
 from pgax.types import PyTree
+
+# A supervised step is short, so its checkpoints are further apart.
+_SUPERVISED_STEPS_PER_STEP = 10
 
 
 class Run:
-  """What stays the same from step to step; the state is passed from call to call.
+  """Everything that stays the same from step to step; the state is passed on.
 
   Args:
-    config: the run.
-    tokenizer: of the model.
-    workdir: folder of the run, open already (see `training.workdir`).
-    scorer: applies the reward function; open as long as the run is used.
+    config: configuration of the run.
+    tokenizer: tokenizer of the model.
+    workdir: folder of the run, already open (see `runs.workdir`).
+    runner: runs the reward function; open for as long as the run is used.
   """
 
   def __init__(
@@ -53,141 +47,157 @@ class Run:
     config: RunConfig,
     tokenizer: PreTrainedTokenizerFast,
     workdir: Path,
-    scorer: Scorer,
+    runner: RewardRunner,
   ):
-    self.config, self.tokenizer = config, tokenizer
-    self.mesh = make_mesh(config.mesh.fsdp, config.mesh.model)
-    self.model = Decoder(config.model)
-    sampling = config.sampling
-    self.collate = prompt_collator(config, tokenizer)
-    self.sampler = make_sampler(
-      sampling, self.model, tokenizer, self.mesh, end_ids(config, tokenizer)
+    self.config, self.tokenizer, self.runner = config, tokenizer, runner
+    self.mesh, self.model = make_mesh(config.mesh), Decoder(config.model)
+    self.steps = compiled_steps(config.step_config, self.mesh)
+    self.collate = prompt_collator(
+      config.data, tokenizer, config.sampling.max_prompt_tokens
     )
-    made = programs(config, self.mesh)
-    self.learner, self.supervised_learner = made.learner, made.supervised_learner
-    self.abstract, self.shardings = made.abstract, made.shardings
-    self.supervised_step = made.supervised_step
-    self.train_step, self.value_step = made.train_step, made.value_step
-    critic = config.algorithm.critic
-    self.pretraining = critic.pretraining if critic else 0
-    train = config.task.train
-    # Each stage has its own data iterator, and its own shuffle.
-    self.iterators = {
-      "supervised": demonstration_batches(config, self.collate),
-      "reinforce": batches(train, self.collate, sampling.prompts, 2 * config.seed + 1),
-    }
-    self.problems = fingerprint(train)
-    self.scorer = scorer
-    self.collector = Collector(
-      config,
-      self.sampler,
-      scorer,
-      lambda: self._next("reinforce"),
-      load_reward_model(config, self.mesh),
+    self.iterators = batch_iterators(config, self.collate)
+    self.problems = fingerprint(config.task.train)
+    ends = end_ids(config.model_path, tokenizer)
+    self.sampler = make_sampler(config.sampling, self.model, tokenizer, self.mesh, ends)
+    self.reward_model = self._load_reward_model()
+    self.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
+
+  def _load_reward_model(self) -> RewardModel | None:
+    config = self.config
+    # No more prompts at a time than in a step that is not sampled in chunks.
+    prompts = config.sampling.prompts_per_step // config.scoring.pipeline_chunks
+    microbatches = math.gcd(config.update.microbatches, prompts)
+    return load_reward_model(
+      config.reward_model, self.mesh, config.model.dtype, microbatches
     )
-    self.checkpoints = Checkpoints(workdir, config.keep_checkpoints)
 
   def start(self) -> TrainState:
-    """The state to go on from: of the last checkpoint, or fresh."""
+    """Returns the state to start from: that of the latest checkpoint, or a fresh one."""
     if self.checkpoints.latest() is not None:
-      state, positions = self.checkpoints.restore(self.abstract)
-      self._check_problems(positions["problems"])
-      for name, iterator in self.iterators.items():
-        iterator.set_state(positions[name])
-      return state
+      return self._resume()
     config = self.config
-    state = init_state(self.supervised_learner, self.mesh, config.seed)
+    state = init_state(self.steps.supervised_learner, self.mesh, config.seed)
     if config.model_path:
-      places = param_shardings(self.model, self.mesh)
-      params = hf.load_params(Path(config.model_path), config.model, places)
-      state = start_from(state, self.learner, params)
-    if config.policy_from:
-      params, _ = load_params(self.model, self.mesh, Path(config.policy_from))
-      state = start_from(state, self.learner, params)
-    return state if config.supervised.steps else self._begin(state)
+      shardings = param_shardings(self.model, self.mesh)
+      params = hf.load_params(Path(config.model_path), config.model, shardings)
+      state = with_policy(state, self.steps.learner, params)
+    if config.init_from_run:
+      params = load_params(self.model, self.mesh, Path(config.init_from_run))
+      state = with_policy(state, self.steps.learner, params)
+    return state if config.supervised.steps else self.begin_reinforcement(state)
 
-  def policy(self, state: TrainState) -> PyTree:
-    """Parameters of the decoder, adapters merged."""
-    return lora.apply(self.config.lora, state.base, state.params)
+  def _resume(self) -> TrainState:
+    state, data = self.checkpoints.restore(self.steps.abstract)
+    self._check_problems(data["problems"])
+    for name, iterator in self.iterators.items():
+      iterator.set_state(data[name])
+    return state
 
-  def _begin(self, state: TrainState) -> TrainState:
-    """The state that reinforcement starts from."""
-    start = self.config.critic.start
-    critic_from = None
-    if self.learner.critic and start == "policy":
-      critic_from = self.policy(state)
-    elif self.learner.critic and start != "fresh":
-      critic_from, _ = load_params(self.model, self.mesh, Path(start))
-    return begin_reinforcement(state, self.learner, self.shardings, critic_from)
-
-  def save(self, state: TrainState) -> None:
-    """Writes a checkpoint."""
-    positions = {name: it.get_state() for name, it in self.iterators.items()}
-    self.checkpoints.save(state, positions | {"problems": self.problems})
-
-  def _check_problems(self, saved: dict[str, int | str]) -> None:
-    """A position means something in the list of problems that it was taken in only."""
+  def _check_problems(self, saved: Mapping[str, int | str]) -> None:
+    """A saved position is an index into the problems that the run began with."""
     if saved != self.problems:
       raise UserError(
-        f"the training problems are not those that the run began with: there are "
+        "the training problems are not those that the run began with: there are "
         f"{self.problems['size']} and there were {saved['size']}, or their texts differ. "
-        "Give it the same files to go on, or another workdir"
+        "Give the same files to continue, or another workdir"
       )
 
-  def _next(self, stage: str) -> Any:
-    try:
-      return next(self.iterators[stage])
-    except ValueError as error:  # a problem over the limit, among too many to check before
-      raise UserError(str(error)) from error
+  def save(self, state: TrainState) -> None:
+    """Saves a checkpoint."""
+    data = {name: iterator.get_state() for name, iterator in self.iterators.items()}
+    data |= {"problems": self.problems} | Progress.of(state).to_json()
+    self.checkpoints.save(int(state.total_steps), state, data)
 
-  def supervise(self, state: TrainState) -> tuple[TrainState, dict[str, float]]:
-    """A step on worked solutions; the last one makes the policy its own reference."""
-    rows = jax.device_put(self._next("supervised"), batch_sharding(self.mesh))
-    watch = Stopwatch()
-    state, told = self.supervised_step(state, rows)
-    metrics = {"time/train": watch.lap(state)}
-    metrics |= {name: value.item() for name, value in told.items()}
-    step = int(state.step)
-    check_finite(step, metrics)
-    if step == self.config.supervised.steps:
-      state = self._begin(state)
-    return state, metrics
+  def policy(self, state: TrainState) -> PyTree:
+    """Returns the policy's parameters, adapters merged."""
+    return lora.apply(self.config.lora, state.base, state.params)
 
-  def reinforce(
-    self, state: TrainState, log: Callable[[list[Sample]], None] | None
-  ) -> tuple[TrainState, dict[str, float]]:
-    """One step of reinforcement; `log` is given some completions, if it is given."""
-    begun = time.process_time()
-    step = int(state.step) - self.config.supervised.steps  # done so far
-    key, _ = step_keys(state.key, state.step)
-    experience, feedback, metrics = self.collector(self.policy(state), key)
-    watch = Stopwatch()
-    train_step = self.value_step if step < self.pretraining else self.train_step
-    state, update = train_step(state, experience.rollout, feedback)
-    metrics["time/train"] = watch.lap(state, update)
-    metrics["time/cpu"] = time.process_time() - begun
-    metrics |= {name: float(value) for name, value in update.metrics.items()}
-    check_finite(step + 1, metrics)
-    check_sampler(metrics)
-    if log:
-      e = experience
-      log(make_samples(self.tokenizer, e.prompts, e.rollout, e.scores, update.advantages))
-    return state, metrics
+  def begin_reinforcement(self, state: TrainState) -> TrainState:
+    """Returns the state that reinforcement begins with."""
+    start, learner = self.config.critic.start, self.steps.learner
+    critic_from = None
+    if learner.critic and start == "policy":
+      critic_from = self.policy(state)
+    elif learner.critic and start != "fresh":
+      critic_from = load_params(self.model, self.mesh, Path(start))
+    shardings = shardings_of(self.steps.abstract)
+    return begin_reinforcement(state, learner, shardings, critic_from)
 
   def evaluate(self, state: TrainState) -> Evaluation:
-    """Measures the policy on the first held-out problems, each time with the same draws."""
-    config = self.config
-    count = min(config.eval_problems, len(config.task.held_out))
+    """Evaluates the policy on the first held-out problems."""
+    config, settings = self.config, self.config.evaluation
+    count = min(settings.problems, len(config.task.held_out))
     return evaluate(
       self.sampler,
       self.policy(state),
       [config.task.held_out[i] for i in range(count)],
       self.collate,
-      self.scorer,
-      # As many at a time as a rollout has completions: the same memory.
-      config.sampling.prompts * config.sampling.group,
+      self.runner,
+      # As many at a time as a rollout has completions, so that memory suffices.
+      config.sampling.completions_per_step,
       evaluation_key(config.seed),
-      samples=config.eval_samples,
-      temperature=config.eval_temperature,
-      answer=config.answer,
+      samples=settings.samples,
+      temperature=settings.temperature,
+      extract_answer=settings.extract_answer,
+    )
+
+  def supervised(self) -> Supervised:
+    """Returns the supervised stage."""
+    stage = self.config.supervised
+    schedule = Schedule(
+      steps=stage.steps,
+      eval_every=stage.eval_every,
+      eval_first=bool(stage.eval_every),
+      eval_last=False,
+      checkpoint_every=self.config.checkpoints.every * _SUPERVISED_STEPS_PER_STEP,
+    )
+    return Supervised(
+      schedule=schedule,
+      next_rows=on_devices(next_of(self.iterators["supervised"]), self.mesh),
+      train_step=self.steps.supervised_step,
+      evaluator=self.evaluate,
+      begin_next=self.begin_reinforcement,
+    )
+
+  def reinforcement(self, counts: Mapping[str, int]) -> Reinforcement:
+    """Returns the reinforcement stage.
+
+    Args:
+      counts: numbers of problems, logged with the first evaluation.
+    """
+    config = self.config
+    schedule = Schedule(
+      steps=config.steps,
+      eval_every=config.evaluation.every,
+      eval_first=True,
+      eval_last=True,
+      checkpoint_every=config.checkpoints.every,
+      samples_every=config.samples_every,
+    )
+    critic = config.algorithm.critic
+    return Reinforcement(
+      name=config.name,
+      schedule=schedule,
+      actor=self._actor(),
+      policy_step=self.steps.policy_step,
+      critic_step=self.steps.critic_step,
+      pretraining_steps=critic.pretraining_steps if critic else 0,
+      policy=self.policy,
+      evaluator=self.evaluate,
+      tokenizer=self.tokenizer,
+      counts=counts,
+    )
+
+  def _actor(self) -> Actor:
+    config = self.config
+    return Actor(
+      sampler=self.sampler,
+      runner=self.runner,
+      next_prompts=next_of(self.iterators["reinforce"]),
+      sampling=config.sampling,
+      scoring=config.scoring,
+      dynamic_sampling=config.algorithm.dynamic_sampling,
+      greedy_baseline=config.algorithm.greedy_baseline,
+      step_reward=config.step_reward,
+      reward_model=self.reward_model,
     )

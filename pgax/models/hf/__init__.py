@@ -3,26 +3,26 @@
 from pgax.models.hf.config import FAMILIES, from_hf, to_hf
 from pgax.models.hf.load import check, eos_ids, load_config, load_params, saved_dtype
 from pgax.models.hf.save import DTYPES, save
-from pgax.models.hf.scorer import (
-  check_scorer,
-  load_scorer,
-  load_scorer_config,
-  save_scorer,
+from pgax.models.hf.reward_model import (
+  check_reward_model,
+  load_reward_model,
+  load_reward_model_config,
+  save_reward_model,
 )
 
 __all__ = [
   "DTYPES",
   "FAMILIES",
   "check",
-  "check_scorer",
+  "check_reward_model",
   "eos_ids",
   "from_hf",
   "load_config",
   "load_params",
-  "load_scorer",
-  "load_scorer_config",
+  "load_reward_model",
+  "load_reward_model_config",
   "save",
-  "save_scorer",
+  "save_reward_model",
   "saved_dtype",
   "to_hf",
 ]

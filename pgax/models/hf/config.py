@@ -49,7 +49,7 @@ class Family:
   softcaps: tuple[float, float] = (0.0, 0.0)
 
   @property
-  def scorer(self) -> str:
+  def reward_model(self) -> str:
     """Class of the same decoder under a head for classes."""
     stem = self.architecture.removesuffix("ForCausalLM")
     text = "Text" if stem == "Gemma3" else ""  # the plain name is of the one that sees

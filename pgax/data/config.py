@@ -1,0 +1,31 @@
+"""Settings of the data: how problems become prompts."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+  """How problems become prompts.
+
+  Attributes:
+    overlong_prompts: what to do with prompts over the length limit: `error` rejects the
+      run, `drop` leaves the problem out and counts it.
+    chat_template: whether to render prompts by the tokenizer's chat template, as a user's
+      turn followed by the beginning of the assistant's.
+    system_prompt: text of a system turn before the user's; empty for none.
+  """
+
+  overlong_prompts: str = "error"
+  chat_template: bool = False
+  system_prompt: str = ""
+
+  def __post_init__(self):
+    if self.overlong_prompts not in ("error", "drop"):
+      raise ValueError(
+        f"overlong_prompts is {self.overlong_prompts!r}; it must be 'error' or 'drop'"
+      )
+    if self.system_prompt and not self.chat_template:
+      raise ValueError(
+        f"system_prompt is {self.system_prompt!r} and chat_template is False; only chat "
+        "templates have a system turn"
+      )

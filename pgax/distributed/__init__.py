@@ -1,0 +1,5 @@
+"""Where arrays live: the mesh of devices, sharding rules and microbatches."""
+
+from pgax.distributed.mesh import MeshConfig, make_mesh
+
+__all__ = ["MeshConfig", "make_mesh"]

@@ -1,0 +1,41 @@
+"""The learner: experience in, state out; jitted and pure."""
+
+from pgax.learner.compiled import CompiledSteps, compiled_steps
+from pgax.learner.config import (
+  CriticConfig,
+  OptimizerConfig,
+  StepConfig,
+  SupervisedConfig,
+  UpdateConfig,
+)
+from pgax.learner.learner import Learner, make_learner
+from pgax.learner.policy_step import Update, make_policy_step, policy_step
+from pgax.learner.state import (
+  REINFORCEMENT,
+  SUPERVISED,
+  TrainState,
+  begin_reinforcement,
+  init_state,
+  step_keys,
+)
+
+__all__ = [
+  "REINFORCEMENT",
+  "SUPERVISED",
+  "CompiledSteps",
+  "CriticConfig",
+  "Learner",
+  "OptimizerConfig",
+  "StepConfig",
+  "SupervisedConfig",
+  "TrainState",
+  "Update",
+  "UpdateConfig",
+  "begin_reinforcement",
+  "compiled_steps",
+  "init_state",
+  "make_learner",
+  "make_policy_step",
+  "policy_step",
+  "step_keys",
+]

@@ -1,0 +1,181 @@
+"""Settings of the learner: optimizers, the critic, the update, and the key of a program."""
+
+import dataclasses
+
+from pgax.algorithms import Algorithm
+from pgax.errors import check_at_least
+from pgax.models.config import DecoderConfig
+from pgax.models.lora import LoraConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+  """AdamW with linear warmup and clipping of the global gradient norm.
+
+  Attributes:
+    learning_rate: learning rate after warmup.
+    warmup_steps: number of optimizer steps over which the rate rises linearly from 0.
+    decay_steps: number of optimizer steps after which a cosine reaches 0; 0 keeps the rate
+      constant.
+    clip_norm: largest global norm of a gradient.
+    b1: decay rate of the first moment.
+    b2: decay rate of the second moment.
+    weight_decay: decoupled weight decay, applied to matrices only.
+  """
+
+  learning_rate: float = 1e-4
+  warmup_steps: int = 10
+  decay_steps: int = 0
+  clip_norm: float = 1.0
+  b1: float = 0.9
+  b2: float = 0.95
+  weight_decay: float = 0.0
+
+  def __post_init__(self):
+    check_at_least(self, 0, "learning_rate", "warmup_steps", "decay_steps", "weight_decay")
+    if self.decay_steps and self.decay_steps <= self.warmup_steps:
+      raise ValueError(
+        f"decay_steps is {self.decay_steps}; it must be 0 or above warmup_steps, which is "
+        f"{self.warmup_steps}"
+      )
+    for name in ("b1", "b2"):
+      if not 0 <= vars(self)[name] < 1:
+        raise ValueError(f"{name} is {vars(self)[name]}; it must be at least 0 and below 1")
+    if not self.clip_norm > 0:
+      raise ValueError(f"clip_norm is {self.clip_norm}; it must be positive")
+
+
+def check_decay(optimizer: OptimizerConfig, name: str, updates: int) -> None:
+  """Rejects a learning rate that reaches 0 before the last optimizer step.
+
+  Args:
+    optimizer: settings of the optimizer.
+    name: name of these settings in messages.
+    updates: number of optimizer steps of the stage.
+
+  Raises:
+    ValueError: with the value to set instead.
+  """
+  if 0 < optimizer.decay_steps < updates:
+    raise ValueError(
+      f"{name}.decay_steps is {optimizer.decay_steps}, but there are {updates} optimizer "
+      f"steps; steps after the decay would learn nothing. Raise decay_steps to {updates}, "
+      "or set it to 0 for no decay"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class CriticConfig:
+  """Critic settings; ignored by algorithms without a critic.
+
+  Attributes:
+    start: initial weights of the critic's decoder. `policy` copies the policy's at the end
+      of supervised training, `fresh` initializes new ones, and anything else is the folder
+      of another run, whose policy's weights are used. The head starts at zero.
+    optimizer: optimizer of the critic.
+  """
+
+  start: str = "policy"
+  optimizer: OptimizerConfig = OptimizerConfig(learning_rate=3e-4)
+
+  def __post_init__(self):
+    if not self.start:
+      raise ValueError(
+        "critic.start is ''; it must be 'policy', 'fresh' or the folder of a run"
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class SupervisedConfig:
+  """Supervised training on worked solutions, before reinforcement learning.
+
+  The loss is the negative log-likelihood of the solutions' tokens, EOS included; prompt
+  tokens are not trained on.
+
+  Attributes:
+    steps: number of optimizer steps; 0 skips the stage.
+    batch_size: number of token rows in a step. A row holds one solution unless
+      `row_tokens` is set.
+    row_tokens: width of packed rows, which hold as many prompts and solutions as fit and
+      keep them apart; 0 puts one solution in a row that is as wide as the length limits.
+      Attention costs the square of the width, so a few texts a row are better than many.
+    normalize_constant: 0 averages over all trained tokens of a step. Any other number
+      divides the sum over each solution's tokens, and solutions are averaged (CS336's
+      `masked_normalize`).
+    microbatches: number of parts that a step is computed in, to save memory; the gradient
+      does not depend on it.
+    eval_every: number of steps between evaluations, the first one before any step; 0
+      evaluates at the end of the stage only.
+    optimizer: optimizer of this stage.
+  """
+
+  steps: int = 0
+  batch_size: int = 32
+  row_tokens: int = 0
+  normalize_constant: float = 0.0
+  microbatches: int = 1
+  eval_every: int = 0
+  optimizer: OptimizerConfig = OptimizerConfig()
+
+  def __post_init__(self):
+    check_at_least(self, 0, "steps", "row_tokens", "normalize_constant", "eval_every")
+    check_at_least(self, 1, "batch_size", "microbatches")
+    if self.batch_size % self.microbatches:
+      raise ValueError(
+        f"supervised.batch_size is {self.batch_size}; it must be a multiple of "
+        f"supervised.microbatches, which is {self.microbatches}"
+      )
+    check_decay(self.optimizer, "supervised.optimizer", self.steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateConfig:
+  """How the policy update is computed; none of these settings changes the gradient.
+
+  Attributes:
+    microbatches: number of parts that an optimizer step's batch is computed in, to save
+      memory.
+    logit_chunk: number of positions of all completions whose logits are in memory at a
+      time.
+    keep_reference: whether to hold a reference policy and log `kl/ref` even if the
+      algorithm makes no use of one.
+  """
+
+  microbatches: int = 1
+  logit_chunk: int = 128
+  keep_reference: bool = False
+
+  def __post_init__(self):
+    check_at_least(self, 1, "microbatches", "logit_chunk")
+
+
+@dataclasses.dataclass(frozen=True)
+class StepConfig:
+  """Everything that decides the compiled steps of a run, and nothing else.
+
+  It is the cache key of the compiled steps (see `compiled.compiled_steps`), and steps are
+  built from it alone: a setting that is missing here can't reach a step.
+
+  Attributes:
+    model: shape of the policy's decoder, and of the critic's.
+    algorithm: policy-gradient algorithm.
+    lora: adapters of the policy.
+    optimizer: optimizer of the policy.
+    critic_optimizer: optimizer of the critic.
+    temperature: temperature of the policy.
+    update: how the update is computed.
+    supervised_optimizer: optimizer of the supervised stage.
+    supervised_microbatches: see `SupervisedConfig.microbatches`.
+    normalize_constant: see `SupervisedConfig.normalize_constant`.
+  """
+
+  model: DecoderConfig
+  algorithm: Algorithm
+  lora: LoraConfig = LoraConfig()
+  optimizer: OptimizerConfig = OptimizerConfig()
+  critic_optimizer: OptimizerConfig = OptimizerConfig()
+  temperature: float = 1.0
+  update: UpdateConfig = UpdateConfig()
+  supervised_optimizer: OptimizerConfig = OptimizerConfig()
+  supervised_microbatches: int = 1
+  normalize_constant: float = 0.0

@@ -1,0 +1,141 @@
+"""One optimizer step: the objective, its gradient over microbatches, and the update."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pgax.algorithms import LossSums, loss
+from pgax.distributed.microbatches import join, split
+from pgax.learner.forward import completion_logp, critic_outputs
+from pgax.learner.learner import Learner
+from pgax.models import lora
+from pgax.ops.masking import masked_sum
+from pgax.types import Array, Batch, PyTree
+
+
+class Trained(NamedTuple):
+  """A pytree for the policy (or its adapters) and one for the critic."""
+
+  policy: PyTree
+  critic: PyTree
+
+
+class StepSums(NamedTuple):
+  """Sums over the tokens of an optimizer step's batch.
+
+  Attributes:
+    loss: the loss.
+    parts: its terms.
+    entropy: entropy of the policy, in nats.
+  """
+
+  loss: Array
+  parts: LossSums
+  entropy: Array
+
+
+def policy_objective(
+  trained: Trained,
+  learner: Learner,
+  params: Trained,
+  base: PyTree,
+  batch: Batch,
+  kl_coef: Array,
+) -> tuple[Array, tuple[StepSums, Array]]:
+  """Computes the loss of a batch, or of a microbatch, by one forward pass.
+
+  Args:
+    trained: parameters to differentiate; `policy` is empty if only the critic is trained.
+    learner: model, algorithm and settings.
+    params: parameters of policy and critic; used where `trained` is empty.
+    base: frozen parameters under adapters; empty without adapters.
+    batch: a batch from `prepare`, or some of its prompts.
+    kl_coef: coefficient of a KL penalty in the loss.
+
+  Returns:
+    The loss, and the sums and log-probabilities `[N, G, T]` that it is made of.
+  """
+  policy = trained.policy if learner.learn_policy else params.policy
+  policy = lora.apply(learner.lora, base, policy)
+  logp, entropy = completion_logp(
+    learner.model, policy, batch, learner.temperature, learner.update.logit_chunk
+  )
+  outputs = None
+  if learner.critic:
+    outputs = critic_outputs(learner.critic, trained.critic, batch)
+  total, parts = loss(learner.algorithm, logp, batch, kl_coef, outputs)
+  sums = StepSums(total, parts, masked_sum(entropy, batch.loss_mask))
+  return total, (sums, logp)
+
+
+def accumulate_gradients(
+  learner: Learner, params: Trained, base: PyTree, batch: Batch, kl_coef: Array
+) -> tuple[Trained, StepSums, Array]:
+  """Sums gradients over the microbatches of an optimizer step.
+
+  Args:
+    learner: model, algorithm and settings.
+    params: parameters of policy and critic.
+    base: frozen parameters under adapters; empty without adapters.
+    batch: batch of the optimizer step.
+    kl_coef: coefficient of a KL penalty in the loss.
+
+  Returns:
+    The gradient (`policy` is empty if only the critic is trained), the sums, and the
+    log-probabilities `[N, G, T]` before the step, in nats.
+  """
+  # Parameters that are not trained are not differentiated: no backward pass reaches them.
+  trained = params if learner.learn_policy else params._replace(policy=())
+  gradient_of = jax.value_and_grad(policy_objective, has_aux=True)
+
+  def add(total: tuple[Trained, StepSums], microbatch: Batch) -> tuple[tuple, Array]:
+    (_, (sums, logp)), gradient = gradient_of(
+      trained, learner, params, base, microbatch, kl_coef
+    )
+    return jax.tree.map(jnp.add, total, (gradient, sums)), logp
+
+  zero = jnp.float32(0)
+  no_sums = StepSums(zero, LossSums(*[zero] * len(LossSums._fields)), zero)
+  zeros = (jax.tree.map(jnp.zeros_like, trained), no_sums)
+  microbatches = split(batch, learner.update.microbatches)
+  (gradient, sums), logp = jax.lax.scan(add, zeros, microbatches)
+  return gradient, sums, join(logp)
+
+
+def apply_update(
+  learner: Learner,
+  gradient: Trained,
+  params: Trained,
+  opt_state: Trained,
+  has_tokens: Array,
+) -> tuple[Trained, Trained]:
+  """Applies one optimizer step to everything that is trained.
+
+  If the batch has no trainable token, parameters and optimizer state stay unchanged,
+  momentum included.
+
+  Args:
+    learner: optimizers, and whether the policy is trained.
+    gradient: gradient of the loss.
+    params: parameters before the step.
+    opt_state: states of the optimizers before the step.
+    has_tokens: bool scalar, whether the batch has a trainable token.
+
+  Returns:
+    Parameters and optimizer states after the step.
+  """
+
+  def applied(optimizer: optax.GradientTransformation, name: str) -> tuple[PyTree, PyTree]:
+    before = getattr(params, name), getattr(opt_state, name)
+    updates, new_opt_state = optimizer.update(getattr(gradient, name), *reversed(before))
+    after = optax.apply_updates(before[0], updates), new_opt_state
+    return jax.tree.map(lambda a, b: jnp.where(has_tokens, a, b), after, before)
+
+  policy, critic = zip(params, opt_state, strict=True)
+  if learner.learn_policy:
+    policy = applied(learner.optimizer, "policy")
+  if learner.critic:
+    critic = applied(learner.critic_optimizer, "critic")
+  return Trained(policy[0], critic[0]), Trained(policy[1], critic[1])

@@ -1,0 +1,75 @@
+"""What learns, and how: everything that a step is a function of, besides arrays."""
+
+import dataclasses
+
+import optax
+
+from pgax.algorithms import Algorithm
+from pgax.learner.config import StepConfig, UpdateConfig
+from pgax.learner.optimizer import make_optimizer
+from pgax.models.decoder import Decoder
+from pgax.models.heads import ScalarDecoder
+from pgax.models.lora import LoraConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner:
+  """A policy, the algorithm that improves it, and the optimizers.
+
+  Attributes:
+    model: decoder of the policy; the critic's has the same configuration.
+    algorithm: policy-gradient algorithm.
+    optimizer: optimizer of the policy.
+    critic_optimizer: optimizer of the critic; None uses the policy's.
+    lora: adapters; with a rank above 0 nothing else of the policy is trained.
+    temperature: temperature of the policy.
+    update: how an update is computed.
+    learn_policy: whether the policy is trained; otherwise only the critic is.
+  """
+
+  model: Decoder
+  algorithm: Algorithm
+  optimizer: optax.GradientTransformation
+  critic_optimizer: optax.GradientTransformation | None = None
+  lora: LoraConfig = LoraConfig()
+  temperature: float = 1.0
+  update: UpdateConfig = UpdateConfig()
+  learn_policy: bool = True
+
+  def __post_init__(self):
+    if not self.learn_policy and not self.algorithm.critic:
+      raise ValueError(
+        "learn_policy is False and the algorithm has no critic: nothing would be trained"
+      )
+    if self.critic_optimizer is None:
+      object.__setattr__(self, "critic_optimizer", self.optimizer)
+
+  @property
+  def critic(self) -> ScalarDecoder | None:
+    """The critic's module; None if the algorithm has no critic."""
+    return ScalarDecoder(self.model.config) if self.algorithm.critic else None
+
+  @property
+  def has_reference(self) -> bool:
+    """Whether the state holds a reference policy."""
+    return self.algorithm.needs_reference or self.update.keep_reference
+
+
+def make_learner(config: StepConfig) -> Learner:
+  """Builds the learner of the reinforcement stage.
+
+  Args:
+    config: settings of the steps.
+
+  Returns:
+    A `Learner`.
+  """
+  return Learner(
+    model=Decoder(config.model),
+    algorithm=config.algorithm,
+    optimizer=make_optimizer(config.optimizer),
+    critic_optimizer=make_optimizer(config.critic_optimizer),
+    lora=config.lora,
+    temperature=config.temperature,
+    update=config.update,
+  )

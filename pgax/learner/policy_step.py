@@ -1,0 +1,241 @@
+"""The policy step: one update of policy and critic on a scored rollout."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pgax.algorithms import prepare
+from pgax.distributed.microbatches import join, split
+from pgax.learner.forward import completion_logp, critic_outputs
+from pgax.learner.gradients import (
+  StepSums,
+  Trained,
+  accumulate_gradients,
+  apply_update,
+)
+from pgax.learner.learner import Learner
+from pgax.learner.metrics import batch_metrics, update_metrics
+from pgax.learner.state import TrainState, step_keys
+from pgax.models import lora
+from pgax.ops import kl
+from pgax.ops.masking import lengths, masked_sum
+from pgax.types import Array, Batch, Feedback, PyTree, Rollout
+
+
+class Update(NamedTuple):
+  """Outputs of a policy step besides the state.
+
+  Attributes:
+    metrics: scalars, keyed by their log names.
+    advantages: `[N, G, T]` advantages that the update used.
+  """
+
+  metrics: dict[str, Array]
+  advantages: Array
+
+
+class StepOutputs(NamedTuple):
+  """Outputs of one optimizer step; `update_epochs` stacks them.
+
+  Attributes:
+    sums: sums over the tokens of the step's batch.
+    norms: global norms of the gradients.
+    logp: `[N, G, T]` log-probabilities before the step, in nats; None if a separate pass
+      computed them.
+  """
+
+  sums: StepSums
+  norms: Trained
+  logp: Array | None
+
+
+def make_policy_step(
+  learner: Learner, shardings: TrainState | None = None
+) -> Callable[[TrainState, Rollout, Feedback], tuple[TrainState, Update]]:
+  """Jits `policy_step` for a learner; the state is donated.
+
+  Args:
+    learner: model, algorithm and settings.
+    shardings: shardings of the state. With the same shardings in and out, the second step
+      reuses the first one's program.
+
+  Returns:
+    A function of a state, a `Rollout` and its `Feedback`.
+  """
+  return jax.jit(
+    functools.partial(policy_step, learner),
+    donate_argnums=0,
+    out_shardings=None if shardings is None else (shardings, None),
+  )
+
+
+def policy_step(
+  learner: Learner, state: TrainState, rollout: Rollout, feedback: Feedback
+) -> tuple[TrainState, Update]:
+  """Updates policy and critic on a scored rollout.
+
+  Args:
+    learner: model, algorithm and settings.
+    state: state before the step.
+    rollout: completions `[N, G, T]`.
+    feedback: their rewards.
+
+  Returns:
+    The next state, and an `Update`.
+  """
+  algorithm = learner.algorithm
+  kl_coef = jnp.float32(0)
+  if algorithm.kl:
+    kl_coef = algorithm.kl.controller.value(state.kl_state)
+  batch = make_batch(learner, state, rollout, feedback, kl_coef)
+  params, opt_state, outputs = update_epochs(learner, state, batch, kl_coef)
+  old_logp = outputs.logp[0] if batch.old_logp is None else batch.old_logp
+  metrics = {
+    "param_norm": optax.tree.norm(params.policy),
+    "kl/coef": kl_coef,
+    **_step_metrics(learner, batch, outputs),
+    **batch_metrics(algorithm, batch, old_logp),
+  }
+  if learner.critic:
+    metrics["value/param_norm"] = optax.tree.norm(params.critic)
+  state = state.advance(
+    params=params.policy,
+    opt_state=opt_state.policy,
+    critic_params=params.critic,
+    critic_opt_state=opt_state.critic,
+    **_controller_states(learner, state, batch, outputs.sums, old_logp),
+  )
+  return state, Update(metrics, batch.advantages)
+
+
+def make_batch(
+  learner: Learner,
+  state: TrainState,
+  rollout: Rollout,
+  feedback: Feedback,
+  kl_coef: Array,
+) -> Batch:
+  """Prepares the batch of an update, with the forward passes that its algorithm needs.
+
+  Args:
+    learner: model, algorithm and settings.
+    state: state before the step.
+    rollout: completions `[N, G, T]`.
+    feedback: their rewards.
+    kl_coef: coefficient of a KL penalty in the reward.
+
+  Returns:
+    A `Batch`; `old_logp` and `ref_logp` are None if nothing uses them.
+  """
+  algorithm = learner.algorithm
+
+  def by_microbatch(function: Callable[[Rollout], Array]) -> Array:
+    return join(jax.lax.map(function, split(rollout, learner.update.microbatches)))
+
+  def logp_under(trained: PyTree) -> Array:
+    params = lora.apply(learner.lora, state.base, trained)
+    temperature, chunk = learner.temperature, learner.update.logit_chunk
+    return by_microbatch(
+      lambda part: completion_logp(learner.model, params, part, temperature, chunk)[0]
+    )
+
+  values = None
+  if learner.critic:
+    outputs = by_microbatch(
+      lambda part: critic_outputs(learner.critic, state.critic_params, part)
+    )
+    values = algorithm.critic.loss.values(outputs)
+  return prepare(
+    algorithm,
+    rollout,
+    feedback,
+    logp_under(state.params) if algorithm.needs_old_logp else None,
+    logp_under(state.ref_params) if learner.has_reference else None,
+    kl_coef=kl_coef,
+    baseline=state.baseline_state if algorithm.baseline else None,
+    values=values,
+  )
+
+
+def update_epochs(
+  learner: Learner, state: TrainState, batch: Batch, kl_coef: Array
+) -> tuple[Trained, Trained, StepOutputs]:
+  """Runs all optimizer steps of an update: every minibatch of every epoch.
+
+  Args:
+    learner: model, algorithm and settings.
+    state: state before the update.
+    batch: batch of the whole update.
+    kl_coef: coefficient of a KL penalty in the loss.
+
+  Returns:
+    Parameters, optimizer states, and the stacked outputs of the optimizer steps.
+  """
+  algorithm = learner.algorithm
+  _, key = step_keys(state.key, state.total_steps)
+  count, prompts = algorithm.minibatches, batch.tokens.shape[0]
+  # Weights are those of the global batch. A minibatch holds a part of their sum, so it is
+  # scaled up to estimate the same loss.
+  scaled = batch.replace(weights=batch.weights * count)
+  if batch.nll_weights is not None:
+    scaled = scaled.replace(nll_weights=batch.nll_weights * count)
+
+  def optimizer_step(carry: tuple[Trained, Trained], rows: Array) -> tuple:
+    params, opt_state = carry
+    # With one minibatch the order can't matter.
+    minibatch = scaled if count == 1 else jax.tree.map(lambda x: x[rows], scaled)
+    gradient, sums, logp = accumulate_gradients(
+      learner, params, state.base, minibatch, kl_coef
+    )
+    has_tokens = jnp.any(minibatch.loss_mask)
+    carry = apply_update(learner, gradient, params, opt_state, has_tokens)
+    norms = Trained(*map(optax.tree.norm, gradient))
+    return carry, StepOutputs(sums, norms, logp if batch.old_logp is None else None)
+
+  keys = jax.random.split(key, algorithm.epochs)
+  orders = jax.vmap(lambda k: jax.random.permutation(k, prompts))(keys)
+  params = Trained(state.params, state.critic_params)
+  opt_state = Trained(state.opt_state, state.critic_opt_state)
+  carry, outputs = jax.lax.scan(
+    optimizer_step, (params, opt_state), orders.reshape(-1, prompts // count)
+  )
+  return *carry, outputs
+
+
+def _step_metrics(
+  learner: Learner, batch: Batch, outputs: StepOutputs
+) -> dict[str, Array]:
+  sums, tokens = outputs.sums, jnp.sum(batch.loss_mask) * learner.algorithm.epochs
+  metrics = {
+    "loss": jnp.mean(sums.loss),
+    "grad_norm": jnp.mean(outputs.norms.policy),
+    **update_metrics(learner.algorithm, sums.parts, sums.entropy, tokens),
+  }
+  if learner.critic:
+    metrics["value/grad_norm"] = jnp.mean(outputs.norms.critic)
+  return metrics
+
+
+def _controller_states(
+  learner: Learner, state: TrainState, batch: Batch, sums: StepSums, old_logp: Array
+) -> dict[str, PyTree]:
+  """The next states of KL controller and baseline, by their fields of `TrainState`."""
+  penalty, baseline = learner.algorithm.kl, learner.algorithm.baseline
+  states = {}
+  if penalty and learner.learn_policy:  # a frozen policy gives a controller no signal
+    if penalty.anchor == "reference":
+      divergence = masked_sum(kl.k1(old_logp, batch.ref_logp), batch.loss_mask)
+    else:  # the sum over the last epoch
+      divergence = jnp.sum(sums.parts.kl_old[-learner.algorithm.minibatches :])
+    count = jnp.sum(lengths(batch.loss_mask) > 0)
+    per_completion = divergence / jnp.maximum(count, 1)
+    states["kl_state"] = penalty.controller.update(state.kl_state, per_completion, count)
+  if baseline:
+    states["baseline_state"] = baseline.update(
+      state.baseline_state, batch.rewards, batch.valid
+    )
+  return states

@@ -1,0 +1,241 @@
+"""The training state: one immutable pytree, and the random keys of its steps."""
+
+import functools
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from pgax.distributed.partitioning import (
+  abstract_params,
+  param_shardings,
+  placed,
+  replicated,
+  shardings_of,
+)
+from pgax.learner.learner import Learner
+from pgax.learner.optimizer import optimizer_shardings
+from pgax.models import lora
+from pgax.models.decoder import Decoder
+from pgax.models.heads import with_decoder
+from pgax.models.parameters import init_params
+from pgax.types import Array, PyTree
+
+# Values of `TrainState.stage`.
+SUPERVISED, REINFORCEMENT = 0, 1
+
+
+@flax.struct.dataclass
+class TrainState:
+  """The state of a run, except for the position in its data.
+
+  Fields that an algorithm does not use are empty tuples.
+
+  Attributes:
+    stage: int32 scalar, `SUPERVISED` or `REINFORCEMENT`.
+    step: int32 scalar, number of steps done in this stage.
+    total_steps: int32 scalar, number of steps done in all stages. It numbers checkpoints,
+      and no two steps of a run derive their random keys from the same number.
+    key: random key of the run, never consumed; see `step_keys`.
+    base: frozen parameters of the decoder under adapters, shared by policy and reference;
+      empty without adapters.
+    params: trained parameters of the policy: all of them, or its adapters.
+    ref_params: the same parameters of the frozen reference policy.
+    opt_state: state of the policy's optimizer.
+    kl_state: state of the KL controller.
+    baseline_state: state of the algorithm's baseline.
+    critic_params: parameters of the critic.
+    critic_opt_state: state of the critic's optimizer.
+  """
+
+  stage: Array
+  step: Array
+  total_steps: Array
+  key: Array
+  base: PyTree
+  params: PyTree
+  ref_params: PyTree
+  opt_state: PyTree
+  kl_state: PyTree
+  baseline_state: PyTree
+  critic_params: PyTree
+  critic_opt_state: PyTree
+
+  def advance(self, **changes: PyTree) -> "TrainState":
+    """Returns the state after one more step, with the given fields replaced."""
+    counts = {"step": self.step + 1, "total_steps": self.total_steps + 1}
+    return self.replace(**counts, **changes)
+
+
+def step_keys(key: Array, step: Array | int) -> tuple[Array, Array]:
+  """Derives the random keys of a step; no two steps share a key.
+
+  Args:
+    key: random key of the run.
+    step: number of the step in the run, counted over all stages.
+
+  Returns:
+    The rollout's key and the update's key.
+  """
+  rollout_key, update_key = jax.random.split(jax.random.fold_in(key, step))
+  return rollout_key, update_key
+
+
+def init_state(learner: Learner, mesh: Mesh, seed: int) -> TrainState:
+  """Initializes a state on the devices that will hold it.
+
+  Args:
+    learner: decides which fields there are.
+    mesh: mesh of devices.
+    seed: seed of the parameters and of every later step.
+
+  Returns:
+    A `TrainState` at step 0 of the supervised stage, whose reference is the policy.
+  """
+  init = functools.partial(_init, learner=learner)
+  shardings = shardings_of(abstract_state(learner, mesh))
+  return jax.jit(init, out_shardings=shardings)(jax.random.key(seed))
+
+
+def _init(key: Array, learner: Learner) -> TrainState:
+  algorithm, critic = learner.algorithm, learner.critic
+  params_key, run_key, critic_key = jax.random.split(key, 3)
+  base, params = _init_policy(learner.model, learner.lora, params_key)
+  critic_params = init_params(critic, critic_key) if critic else ()
+  return TrainState(
+    stage=jnp.int32(SUPERVISED),
+    step=jnp.int32(0),
+    total_steps=jnp.int32(0),
+    key=run_key,
+    base=base,
+    params=params,
+    ref_params=_reference(learner, params),
+    opt_state=learner.optimizer.init(params),
+    kl_state=algorithm.kl.controller.init() if algorithm.kl else (),
+    baseline_state=algorithm.baseline.init() if algorithm.baseline else (),
+    critic_params=critic_params,
+    critic_opt_state=learner.critic_optimizer.init(critic_params) if critic else (),
+  )
+
+
+def _init_policy(
+  model: Decoder, config: lora.LoraConfig, key: Array
+) -> tuple[PyTree, PyTree]:
+  """Initializes `base` and `params` of a state."""
+  if not config.rank:
+    return (), init_params(model, key)
+  base_key, key = jax.random.split(key)
+  base = init_params(model, base_key)
+  return base, lora.init(config, base, key)
+
+
+def _reference(learner: Learner, params: PyTree) -> PyTree:
+  """Copies the policy: steps donate their state, so no buffer may be in it twice."""
+  return jax.tree.map(jnp.copy, params) if learner.has_reference else ()
+
+
+def abstract_policy(
+  model: Decoder, config: lora.LoraConfig, mesh: Mesh
+) -> tuple[PyTree, PyTree]:
+  """Returns shapes and shardings of `base` and `params` of a `TrainState`.
+
+  Args:
+    model: decoder of the policy.
+    config: settings of the adapters.
+    mesh: mesh of devices.
+
+  Returns:
+    Two pytrees of `jax.ShapeDtypeStruct`s with shardings.
+
+  Raises:
+    ValueError: if the mesh does not divide the parameters, or there is no matrix of the
+      name that adapters are for.
+  """
+  shapes = jax.eval_shape(
+    functools.partial(_init_policy, model, config), jax.random.key(0)
+  )
+  shardings = (), param_shardings(model, mesh)
+  if config.rank:
+    base = abstract_params(model, mesh)
+    shardings = shardings[1], lora.shardings(config, base, shardings[1])
+  return placed(shapes, shardings)
+
+
+def abstract_state(learner: Learner, mesh: Mesh) -> TrainState:
+  """Returns shapes and shardings of a state without computing anything.
+
+  Args:
+    learner: decides which fields there are.
+    mesh: mesh of devices.
+
+  Returns:
+    A `TrainState` of `jax.ShapeDtypeStruct`s; moments are sharded as their parameters.
+  """
+  abstract = jax.eval_shape(functools.partial(_init, learner=learner), jax.random.key(0))
+  base, params = shardings_of(abstract_policy(learner.model, learner.lora, mesh))
+  critic, critic_opt = (), ()
+  if learner.critic:
+    critic = param_shardings(learner.critic, mesh)
+    critic_opt = optimizer_shardings(
+      learner.critic_optimizer, abstract.critic_opt_state, critic, mesh
+    )
+  shardings = jax.tree.map(lambda _: replicated(mesh), abstract).replace(
+    base=base,
+    params=params,
+    ref_params=params if learner.has_reference else (),
+    opt_state=optimizer_shardings(learner.optimizer, abstract.opt_state, params, mesh),
+    critic_params=critic,
+    critic_opt_state=critic_opt,
+  )
+  return placed(abstract, shardings)
+
+
+def with_policy(state: TrainState, learner: Learner, params: PyTree) -> TrainState:
+  """Replaces the policy of a fresh state.
+
+  Args:
+    state: state from `init_state`.
+    learner: decides whether `params` are trained or are the base of adapters.
+    params: parameters of the decoder, sharded by `partitioning.param_shardings`.
+
+  Returns:
+    The state; `begin_reinforcement` sets its reference.
+  """
+  if learner.lora.rank:  # fresh adapters change nothing
+    return state.replace(base=params)
+  return state.replace(params=params)
+
+
+def begin_reinforcement(
+  state: TrainState,
+  learner: Learner,
+  shardings: TrainState,
+  critic_from: PyTree | None = None,
+) -> TrainState:
+  """Begins the reinforcement stage: a fresh optimizer, and the policy as reference.
+
+  Args:
+    state: state at the end of the supervised stage.
+    learner: learner of the reinforcement stage.
+    shardings: shardings of the state.
+    critic_from: parameters of a decoder to initialize the critic's decoder with; None
+      keeps the fresh ones. Ignored without a critic.
+
+  Returns:
+    The state that the first reinforcement step takes.
+  """
+
+  def begin(state: TrainState, critic_from: PyTree | None) -> TrainState:
+    critic_params = state.critic_params
+    if learner.critic and critic_from is not None:
+      critic_params = with_decoder(critic_params, jax.tree.map(jnp.copy, critic_from))
+    return state.replace(
+      stage=jnp.int32(REINFORCEMENT),
+      step=jnp.int32(0),
+      ref_params=_reference(learner, state.params),
+      opt_state=learner.optimizer.init(state.params),
+      critic_params=critic_params,
+    )
+
+  return jax.jit(begin, out_shardings=shardings)(state, critic_from)

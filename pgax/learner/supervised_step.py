@@ -1,0 +1,133 @@
+"""The supervised step: negative log-likelihood of worked solutions."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pgax.distributed.microbatches import split
+from pgax.learner.forward import row_logp
+from pgax.learner.learner import Learner
+from pgax.learner.state import TrainState
+from pgax.models import lora
+from pgax.ops import aggregation
+from pgax.ops.masking import masked_sum
+from pgax.types import Array, DemonstrationRows, PyTree
+
+
+def token_weights(rows: DemonstrationRows, normalize_constant: float = 0.0) -> Array:
+  """Computes the weight of every token of a global batch; packing does not change it.
+
+  Args:
+    rows: the whole batch.
+    normalize_constant: 0 for the mean over all trained tokens (`aggregation.token_mean`);
+      otherwise each solution's sum is divided by it and solutions are averaged
+      (`aggregation.fixed_length`, CS336's `masked_normalize`).
+
+  Returns:
+    `[R, L]` float32.
+  """
+  if not normalize_constant:
+    return aggregation.token_mean(rows.learned)
+  count = jnp.sum(jnp.max(rows.segments, axis=-1))
+  return aggregation.fixed_length(rows.learned, normalize_constant, count)
+
+
+def make_supervised_step(
+  learner: Learner,
+  *,
+  normalize_constant: float = 0.0,
+  microbatches: int = 1,
+  shardings: TrainState | None = None,
+) -> Callable[[TrainState, DemonstrationRows], tuple[TrainState, dict[str, Array]]]:
+  """Jits `supervised_step` for a learner; the state is donated.
+
+  Args:
+    learner: model and settings, with the optimizer of this stage.
+    normalize_constant: see `token_weights`.
+    microbatches: number of parts that the gradient is summed over.
+    shardings: shardings of the state.
+
+  Returns:
+    A function of a state and `DemonstrationRows`.
+  """
+  return jax.jit(
+    functools.partial(
+      supervised_step,
+      learner,
+      normalize_constant=normalize_constant,
+      microbatches=microbatches,
+    ),
+    donate_argnums=0,
+    out_shardings=None if shardings is None else (shardings, None),
+  )
+
+
+def supervised_objective(
+  trained: PyTree,
+  learner: Learner,
+  base: PyTree,
+  rows: DemonstrationRows,
+  weights: Array,
+) -> Array:
+  """Computes the weighted negative log-likelihood `sum(w * -logp)` of solutions.
+
+  Args:
+    trained: trained parameters of the policy.
+    learner: model and settings.
+    base: frozen parameters under adapters; empty without adapters.
+    rows: a batch, or some of its rows.
+    weights: `[R, L]` from `token_weights`.
+
+  Returns:
+    A scalar.
+  """
+  params = lora.apply(learner.lora, base, trained)
+  logp = row_logp(learner.model, params, rows, learner.update.logit_chunk)
+  return -masked_sum(weights * logp, rows.learned)
+
+
+def supervised_step(
+  learner: Learner,
+  state: TrainState,
+  rows: DemonstrationRows,
+  *,
+  normalize_constant: float = 0.0,
+  microbatches: int = 1,
+) -> tuple[TrainState, dict[str, Array]]:
+  """Trains on worked solutions.
+
+  Args:
+    learner: model and settings, with the optimizer of this stage.
+    state: state before the step.
+    rows: a batch of worked solutions.
+    normalize_constant: see `token_weights`.
+    microbatches: number of parts that the gradient is summed over.
+
+  Returns:
+    The next state and metrics.
+  """
+
+  def add(total: tuple, part: tuple) -> tuple[tuple, None]:
+    gradient_of = jax.value_and_grad(supervised_objective)
+    value_and_gradient = gradient_of(state.params, learner, state.base, *part)
+    return jax.tree.map(jnp.add, total, value_and_gradient), None
+
+  zeros = (jnp.float32(0), jax.tree.map(jnp.zeros_like, state.params))
+  weighted_rows = (rows, token_weights(rows, normalize_constant))
+  (value, gradient), _ = jax.lax.scan(add, zeros, split(weighted_rows, microbatches))
+  updates, opt_state = learner.optimizer.update(gradient, state.opt_state, state.params)
+  state = state.advance(
+    params=optax.apply_updates(state.params, updates), opt_state=opt_state
+  )
+  metrics = {
+    "loss": value,
+    "grad_norm": optax.tree.norm(gradient),
+    "param_norm": optax.tree.norm(state.params),
+    "demonstrations": jnp.sum(jnp.max(rows.segments, axis=-1)),
+    "tokens/learned": jnp.sum(rows.learned),
+    "tokens/padding": jnp.mean(rows.segments == 0),
+  }
+  return state, metrics

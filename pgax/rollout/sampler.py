@@ -1,0 +1,128 @@
+"""The sampler of a run: tokenizer, devices and settings around `pgax.sampling`."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from transformers import PreTrainedTokenizerFast
+
+from pgax.data.prompts import PromptBatch
+from pgax.data.tokenizer import token_bytes
+from pgax.distributed.partitioning import batch_sharding, batch_shards
+from pgax.errors import UserError
+from pgax.models.decoder import Decoder
+from pgax.rollout.config import SamplingConfig
+from pgax.sampling import Options, logit_bias, sample, stop_table
+from pgax.types import Array, PyTree, Rollout
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampler:
+  """Everything about sampling except parameters, prompts and random key.
+
+  Attributes:
+    model: decoder of the policy.
+    tokenizer: tokenizer of the model.
+    mesh: mesh of devices, which prompts are sharded over.
+    options: sampling options; their temperature is ignored.
+    max_completion_tokens: largest number of tokens in a completion, EOS included.
+    slots: number of completions decoded at a time; 0 for all.
+  """
+
+  model: Decoder
+  tokenizer: PreTrainedTokenizerFast
+  mesh: Mesh
+  options: Options
+  max_completion_tokens: int
+  slots: int = 0
+
+  def __call__(
+    self,
+    params: PyTree,
+    prompts: PromptBatch,
+    key: Array,
+    temperature: float,
+    group: int,
+  ) -> Rollout:
+    """Samples `group` completions of every prompt.
+
+    Args:
+      params: parameters of the decoder.
+      prompts: batch of `N` prompts.
+      key: random key, or `[N]` of them; see `pgax.sampling.sample`.
+      temperature: sampling temperature; 0 decodes greedily.
+      group: number of completions per prompt.
+
+    Returns:
+      A `Rollout`, sharded over prompts.
+    """
+    sharding = batch_sharding(self.mesh)
+    tokens, mask = jax.device_put((prompts.tokens, prompts.mask), sharding)
+    fits = self.slots < len(prompts.tokens) * group
+    rollout = sample(
+      self.model,
+      params,
+      tokens,
+      mask,
+      key,
+      self.options.replace(temperature=temperature),
+      group=group,
+      max_tokens=self.max_completion_tokens,
+      slots=self.slots if fits else 0,
+      lanes=batch_shards(self.mesh),
+    )
+    # The compiler may choose another layout than the one that the train step expects.
+    return jax.device_put(rollout, sharding)
+
+
+def make_sampler(
+  config: SamplingConfig,
+  model: Decoder,
+  tokenizer: PreTrainedTokenizerFast,
+  mesh: Mesh,
+  eos_ids: Sequence[int] = (),
+) -> Sampler:
+  """Builds a sampler from its settings.
+
+  Args:
+    config: settings of sampling.
+    model: decoder of the policy.
+    tokenizer: tokenizer of the model.
+    mesh: mesh of devices.
+    eos_ids: ids of tokens that end a completion; empty for the tokenizer's EOS alone.
+
+  Returns:
+    A `Sampler`.
+
+  Raises:
+    UserError: if the settings don't fit the vocabulary or the mesh.
+  """
+  if config.slots % batch_shards(mesh):
+    raise UserError(
+      f"sampling.slots is {config.slots}; it must be a multiple of the "
+      f"{batch_shards(mesh)} devices that prompts are sharded over"
+    )
+  vocab_size = model.config.vocab_size
+  try:
+    bias = logit_bias(vocab_size, dict(config.logit_bias), config.banned_tokens)
+  except ValueError as error:
+    raise UserError(f"sampling.logit_bias and sampling.banned_tokens: {error}") from None
+  stop = None
+  if config.stop_strings:
+    table = stop_table(config.stop_strings, token_bytes(tokenizer, vocab_size))
+    stop = jnp.asarray(table)
+  options = Options(
+    eos_ids=np.asarray(eos_ids or [tokenizer.eos_token_id], np.int32),
+    top_k=config.top_k,
+    top_p=config.top_p,
+    min_p=config.min_p,
+    min_tokens=config.min_tokens,
+    logit_bias=bias,
+    stop=stop,
+  )
+  return Sampler(
+    model, tokenizer, mesh, options, config.max_completion_tokens, config.slots
+  )

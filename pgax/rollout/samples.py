@@ -1,0 +1,91 @@
+"""Completions as rows of `samples.jsonl`, token by token."""
+
+import dataclasses
+
+import jax
+import numpy as np
+from transformers import PreTrainedTokenizerFast
+
+from pgax.data.prompts import PromptBatch
+from pgax.data.tokenizer import token_text
+from pgax.rollout.scoring import RewardResults
+from pgax.types import Array, Rollout
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+  """One completion, as a row of `samples.jsonl`.
+
+  Attributes:
+    prompt: text of the prompt.
+    completion: text of the completion.
+    ground_truth: what the reward function compares with.
+    reward: reward; None if the completion could not be scored.
+    right: whether the completion is right; see `RewardResults.right`.
+    finished: whether the completion ended before the length limit.
+    tokens: text of every token.
+    logp: log-probability of every token under the policy, in nats.
+    advantages: advantage of every token; None if the completion was not trained on.
+  """
+
+  prompt: str
+  completion: str
+  ground_truth: str
+  reward: float | None
+  right: bool
+  finished: bool
+  tokens: list[str]
+  logp: list[float]
+  advantages: list[float] | None = None
+
+
+def make_samples(
+  tokenizer: PreTrainedTokenizerFast,
+  prompts: PromptBatch,
+  rollout: Rollout,
+  results: RewardResults,
+  advantages: Array | None = None,
+  limit: int = 8,
+) -> list[Sample]:
+  """Makes rows of the first completions of a rollout, group by group.
+
+  Args:
+    tokenizer: tokenizer of the model.
+    prompts: prompts of the rollout.
+    rollout: the completions.
+    results: results of the reward function.
+    advantages: `[N, G, T]`, or None.
+    limit: largest number of rows.
+
+  Returns:
+    At most `limit` samples.
+  """
+  _, group, _ = rollout.tokens.shape
+  rows = -(-max(limit, 0) // group)
+  tokens, mask, logp, finished, advantages = jax.device_get(
+    jax.tree.map(
+      lambda x: x[:rows],
+      (rollout.tokens, rollout.token_mask, rollout.logp, rollout.finished, advantages),
+    )
+  )
+  samples = []
+  for n, k in np.ndindex(*finished.shape):
+    real, example = mask[n, k], prompts.examples[n]
+    samples.append(
+      Sample(
+        prompt=example.prompt,
+        completion=results.texts[n][k],
+        ground_truth=example.ground_truth,
+        reward=float(results.rewards[n, k]) if results.valid[n, k] else None,
+        right=bool(results.right[n, k]),
+        finished=bool(finished[n, k]),
+        tokens=[token_text(tokenizer, i) for i in tokens[n, k][real]],
+        logp=_rounded(logp[n, k][real]),
+        advantages=None if advantages is None else _rounded(advantages[n, k][real]),
+      )
+    )
+  return samples[: max(limit, 0)]
+
+
+def _rounded(values: np.ndarray) -> list[float]:
+  return [round(float(x), 4) for x in values]

@@ -1,0 +1,222 @@
+"""Checkpoints of any pytree, with JSON data such as the position in a data set."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from pgax.errors import UserError, check_at_least
+from pgax.types import PyTree
+
+_FOLDER = "checkpoints"
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointConfig:
+  """When to save checkpoints, and how many to keep.
+
+  Attributes:
+    every: number of steps between checkpoints; there is one after the last step.
+    keep: number of checkpoints to keep, the latest ones.
+  """
+
+  every: int = 25
+  keep: int = 2
+
+  def __post_init__(self):
+    check_at_least(self, 1, "every", "keep")
+
+
+class Checkpoints:
+  """The checkpoints of a run, each of them complete or absent.
+
+  Args:
+    workdir: folder of the run; checkpoints are in its folder `checkpoints`.
+    keep: number of checkpoints to keep, the latest ones.
+    read_only: whether to leave the folder unchanged.
+  """
+
+  def __init__(self, workdir: Path, keep: int = 2, read_only: bool = False):
+    options = ocp.CheckpointManagerOptions(
+      max_to_keep=None if read_only else keep,
+      read_only=read_only,
+      create=not read_only,
+      # The next step donates the buffers being saved; nothing may read them then.
+      enable_async_checkpointing=False,
+    )
+    self._folder = (workdir / _FOLDER).absolute()
+    handlers = {  # named, so that a new process can read shapes before it restores
+      "state": ocp.StandardCheckpointHandler(),
+      "data": ocp.JsonCheckpointHandler(),
+    }
+    self._manager = ocp.CheckpointManager(
+      self._folder, options=options, item_handlers=handlers
+    )
+
+  def latest(self) -> int | None:
+    """Returns the number of the latest complete checkpoint, or None."""
+    return self._manager.latest_step()
+
+  def save(self, number: int, state: PyTree, data: Mapping[str, Any]) -> None:
+    """Saves a checkpoint, unless the latest one has the same number.
+
+    Args:
+      number: number of the checkpoint, larger than those before.
+      state: pytree of arrays.
+      data: JSON values to save with it.
+
+    Raises:
+      UserError: if it can't be written, for instance on a full disk. Earlier checkpoints
+        are unchanged.
+    """
+    latest = self.latest()
+    if number == latest:
+      return
+    args = {"state": ocp.args.StandardSave(state), "data": ocp.args.JsonSave(data)}
+    try:
+      self._manager.save(number, args=ocp.args.Composite(**args))
+    except (OSError, ValueError) as error:  # tensorstore raises the latter on a full disk
+      last = "there is none yet" if latest is None else f"the last complete one is {latest}"
+      raise UserError(
+        f"checkpoint {number} can't be written to {self._folder} ({last}): "
+        f"{str(error).splitlines()[0][:300]}"
+      ) from error
+
+  def restore(self, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
+    """Reads the latest checkpoint.
+
+    Args:
+      like: pytree of shapes and shardings to restore to.
+
+    Returns:
+      The state and its JSON data.
+
+    Raises:
+      UserError: if there is no checkpoint, or its arrays differ from `like`; the message
+        names the first difference.
+    """
+    number = self._latest()
+    saved = self._manager.item_metadata(number)["state"]
+    _check_same(self._folder / str(number), saved, like)
+    args = {"state": ocp.args.StandardRestore(like), "data": ocp.args.JsonRestore()}
+    restored = self._manager.restore(number, args=ocp.args.Composite(**args))
+    return restored["state"], restored["data"]
+
+  def restore_data(self) -> dict[str, Any]:
+    """Reads the JSON data of the latest checkpoint.
+
+    Raises:
+      UserError: if there is no checkpoint, or it was saved without data.
+    """
+    number = self._latest()
+    args = ocp.args.Composite(data=ocp.args.JsonRestore())
+    try:
+      return self._manager.restore(number, args=args)["data"]
+    except (KeyError, FileNotFoundError, ValueError) as error:
+      raise UserError(
+        f"checkpoint {self._folder / str(number)} has no data of a run that can be "
+        "continued; it may be from an earlier version of pgax. Start in a new workdir"
+      ) from error
+
+  def check_fields(self, like: Mapping[str, PyTree]) -> None:
+    """Checks by shapes alone that `restore_fields` will work.
+
+    Args:
+      like: fields of the state to restore, as shapes.
+
+    Raises:
+      UserError: if there is no checkpoint, or one of the fields differs; the message names
+        the first difference.
+    """
+    number = self._latest()
+    state = self._manager.item_metadata(number)["state"]
+    saved = {name: state.get(name, ()) for name in like}
+    _check_same(self._folder / str(number), saved, like)
+
+  def restore_fields(self, like: Mapping[str, PyTree]) -> dict[str, PyTree]:
+    """Reads some fields of the latest state, and nothing else of it.
+
+    Args:
+      like: fields of the state to restore, as shapes with shardings.
+
+    Returns:
+      The fields.
+
+    Raises:
+      UserError: see `check_fields`.
+    """
+    self.check_fields(like)
+    wanted = {name: field for name, field in like.items() if field}
+    arguments = ocp.args.PyTreeRestore(
+      item=wanted,
+      restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
+      partial_restore=True,
+    )
+    folder = self._folder / str(self._latest()) / "state"
+    return dict(like) | ocp.PyTreeCheckpointHandler().restore(folder, args=arguments)
+
+  def close(self) -> None:
+    """Releases the folder."""
+    self._manager.close()
+
+  def _latest(self) -> int:
+    number = self.latest()
+    if number is None:
+      raise UserError(f"{self._folder} holds no checkpoint; train a run first")
+    return number
+
+
+@contextlib.contextmanager
+def read_checkpoints(workdir: Path) -> Iterator[Checkpoints]:
+  """Opens the checkpoints of a run, leaving its folder unchanged.
+
+  Args:
+    workdir: folder of the run.
+
+  Yields:
+    Its `Checkpoints`.
+
+  Raises:
+    UserError: if the folder has no checkpoints.
+  """
+  if not has_checkpoints(workdir):
+    raise UserError(f"{workdir} holds no checkpoints; give the folder of a run")
+  checkpoints = Checkpoints(workdir, read_only=True)
+  try:
+    yield checkpoints
+  finally:
+    checkpoints.close()
+
+
+def has_checkpoints(workdir: Path) -> bool:
+  """Returns whether a folder may hold checkpoints of a run."""
+  return (workdir / _FOLDER).is_dir()
+
+
+def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
+  """Shape of every leaf by its dotted path, the same for a saved tree and a live one."""
+
+  def shape(leaf: Any) -> tuple[int, ...]:
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+      leaf = jax.eval_shape(jax.random.key_data, leaf)  # keys are saved as words
+    return tuple(leaf.shape)
+
+  return {
+    jax.tree_util.keystr(path, simple=True, separator="."): shape(leaf)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+  }
+
+
+def _check_same(folder: Path, saved: PyTree, like: PyTree) -> None:
+  before, now = _shapes(saved), _shapes(like)
+  for name in sorted(before.keys() | now.keys()):
+    if before.get(name) != now.get(name):
+      raise UserError(
+        f"checkpoint {folder} does not fit the configuration: {name} is "
+        f"{before.get(name, 'absent')} in the checkpoint and {now.get(name, 'absent')} in "
+        "this run"
+      )

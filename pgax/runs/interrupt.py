@@ -1,0 +1,41 @@
+"""Interrupts as requests to stop after the current step."""
+
+import signal
+import sys
+import threading
+from types import FrameType
+
+
+class Interrupt:
+  """Turns the first SIGINT or SIGTERM into a request; the second one stops at once.
+
+  Python delivers signals to the main thread only, so in other threads this does nothing.
+
+  Attributes:
+    requested: whether a signal has arrived since the context was entered.
+  """
+
+  def __init__(self):
+    self.requested = False
+    self._previous = {}
+
+  def __enter__(self) -> "Interrupt":
+    if threading.current_thread() is threading.main_thread():
+      for number in (signal.SIGINT, signal.SIGTERM):
+        self._previous[number] = signal.signal(number, self._remember)
+    return self
+
+  def __exit__(self, *error) -> None:
+    self._restore()
+
+  def _restore(self) -> None:
+    for number, handler in self._previous.items():
+      # None means that the handler was not installed from Python.
+      signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    self._previous = {}
+
+  def _remember(self, number: int, frame: FrameType | None) -> None:
+    del number, frame
+    self.requested = True
+    print("\nstopping after this step; interrupt again to stop at once", file=sys.stderr)
+    self._restore()

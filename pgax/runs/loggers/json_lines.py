@@ -1,0 +1,68 @@
+"""Metrics and samples as JSON lines: the record of a run that everything reads."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pgax.runs.json_lines import read_lines, write_lines
+from pgax.runs.loggers.protocol import by_stage
+
+METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
+
+
+class JsonLines:
+  """Writes `metrics.jsonl`, `supervised.jsonl` and `samples.jsonl`.
+
+  A killed run may have written rows past its last checkpoint. Those steps are done again,
+  so their rows are removed first.
+
+  Args:
+    workdir: folder of the run.
+    last_steps: last step of each stage (`""` or `supervised`) that is not done again; rows
+      beyond it are removed. Stages that are absent keep their rows.
+  """
+
+  def __init__(self, workdir: Path, last_steps: Mapping[str, int]):
+    self._workdir = workdir
+    for stage, last in last_steps.items():
+      paths = (self._path(stage),) if stage else (self._path(), workdir / SAMPLES)
+      for path in paths:
+        if path.exists():
+          _truncate(path, last)
+
+  def start(self, config: Mapping[str, Any]) -> None:
+    """Creates the files, so that a run without rows has them too."""
+    del config
+    for path in (self._path(), self._workdir / SAMPLES):
+      path.touch()
+
+  def scalars(self, step: int, values: Mapping[str, float]) -> None:
+    """Appends a row; values that are not finite are null, since JSON has no nan."""
+    for stage, metrics in by_stage(values).items():
+      row = {name: _json_number(value) for name, value in metrics.items()}
+      write_lines(self._path(stage), [{"step": step} | row])
+
+  def samples(self, step: int, split: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Appends a row for each completion."""
+    head = {"step": step, "split": split}
+    write_lines(self._workdir / SAMPLES, [head | dict(row) for row in rows])
+
+  def flush(self) -> None:
+    """Does nothing: every row is written at once."""
+
+  def close(self) -> None:
+    """Does nothing: no file is kept open."""
+
+  def _path(self, stage: str = "") -> Path:
+    return self._workdir / (f"{stage}.jsonl" if stage else METRICS)
+
+
+def _truncate(path: Path, last: int) -> None:
+  temporary = path.with_suffix(".tmp")
+  write_lines(temporary, [row for row in read_lines(path) if row["step"] <= last], "w")
+  temporary.replace(path)
+
+
+def _json_number(value: float) -> float | int | None:
+  return value if isinstance(value, int) or math.isfinite(value) else None

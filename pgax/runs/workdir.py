@@ -1,0 +1,91 @@
+"""The folder of a run: created, or recognized as the run's own, before anything else."""
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from pgax.errors import UserError
+
+CONFIG = "config.json"
+_PROBE, _UNFINISHED = ".writable", f".{CONFIG}"
+
+
+def flatten(config: Mapping, prefix: str = "") -> dict[str, object]:
+  """Flattens a nested mapping into one with dotted names."""
+  flat = {}
+  for key, value in config.items():
+    name = f"{prefix}{key}"
+    flat |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+  return flat
+
+
+def open_workdir(workdir: Path, config: Mapping, free: Collection[str] = ()) -> None:
+  """Creates the folder of a run, or checks that it belongs to this run.
+
+  Args:
+    workdir: the folder; new, empty, or of an earlier start of the same run.
+    config: configuration of the run, as JSON values; saved as `config.json`.
+    free: dotted names of settings that a run may change when it continues.
+
+  Raises:
+    UserError: if the folder can't be written, holds other files, or holds a run with
+      another configuration.
+  """
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    probe = workdir / _PROBE
+    probe.write_text("")
+    probe.unlink()
+  except OSError as error:
+    raise UserError(
+      f"workdir {workdir} can't be written: {error.strerror}. Give a writable folder"
+    ) from None
+  saved = read_config(workdir)
+  if saved is None:
+    # Files left by a start that was killed in this very function don't count.
+    ours = {_PROBE, _UNFINISHED}
+    others = sorted(path.name for path in workdir.iterdir() if path.name not in ours)
+    if others:
+      raise UserError(
+        f"workdir {workdir} holds {', '.join(others[:3])}{' ...' * (len(others) > 3)} but "
+        f"no {CONFIG}: it is not the folder of a run. Give a new or an empty one"
+      )
+  else:
+    _compare(workdir, flatten(saved), flatten(config), free)
+  temporary = workdir / _UNFINISHED
+  temporary.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+  temporary.replace(workdir / CONFIG)
+
+
+def read_config(workdir: Path) -> dict | None:
+  """Reads the configuration saved with a run.
+
+  Args:
+    workdir: folder of the run.
+
+  Returns:
+    The configuration as JSON values; None if the folder has none.
+
+  Raises:
+    UserError: if the file is not JSON.
+  """
+  path = workdir / CONFIG
+  if not path.is_file():
+    return None
+  try:
+    return json.loads(path.read_text(encoding="utf-8"))
+  except ValueError as error:
+    raise UserError(f"{path} is not the configuration of a run: {error}") from None
+
+
+def _compare(workdir: Path, saved: Mapping, given: Mapping, free: Collection[str]) -> None:
+  missing = object()
+  for name in sorted((saved.keys() | given.keys()) - set(free)):
+    before, now = saved.get(name, missing), given.get(name, missing)
+    if before != now:
+      now, before = ("absent" if x is missing else repr(x) for x in (now, before))
+      raise UserError(
+        f"{name} is {now}, but the run in {workdir} has {before}. Give the same "
+        "configuration to continue, or another workdir. Settings that may change are "
+        f"{', '.join(sorted(free))}"
+      )

@@ -1,0 +1,112 @@
+"""The problems of a run as batches that its model can take."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import grain
+from transformers import PreTrainedTokenizerFast
+
+from pgax.data.chat import Chat
+from pgax.data.config import DataConfig
+from pgax.data.demonstrations import CollateDemonstrations, packed_batches
+from pgax.data.limits import within_limit
+from pgax.data.pipeline import batches
+from pgax.data.prompts import CollatePrompts
+from pgax.errors import UserError
+from pgax.training.config import RunConfig
+
+
+def prompt_collator(
+  data: DataConfig, tokenizer: PreTrainedTokenizerFast, max_prompt_tokens: int
+) -> CollatePrompts:
+  """Builds the collator of prompts.
+
+  Args:
+    data: how problems become prompts.
+    tokenizer: tokenizer of the model.
+    max_prompt_tokens: largest number of tokens in a prompt.
+
+  Returns:
+    A `CollatePrompts`.
+
+  Raises:
+    UserError: if the tokenizer can't render the chat that the settings ask for.
+  """
+  chat = Chat(data.system_prompt) if data.chat_template else None
+  if chat:
+    try:
+      chat.check(tokenizer)
+    except ValueError as error:
+      raise UserError(str(error)) from None
+  return CollatePrompts(tokenizer, max_prompt_tokens, chat)
+
+
+def batch_iterators(
+  config: RunConfig, prompts: CollatePrompts
+) -> dict[str, grain.DatasetIterator]:
+  """Builds the data iterators of a run, one for each stage and each with its own shuffle.
+
+  Args:
+    config: configuration of the run.
+    prompts: collator of prompts.
+
+  Returns:
+    `supervised`, which yields `DemonstrationRows`, and `reinforce`, which yields
+    `PromptBatch`es.
+  """
+  train, stage, seed = config.task.train, config.supervised, 2 * config.seed
+  collate = CollateDemonstrations(prompts, config.sampling.max_completion_tokens)
+  if stage.row_tokens:
+    supervised = packed_batches(train, collate, stage.batch_size, stage.row_tokens, seed)
+  else:
+    supervised = batches(train, collate, stage.batch_size, seed)
+  reinforce = batches(train, prompts, config.sampling.prompts_per_step, seed + 1)
+  return {"supervised": supervised, "reinforce": reinforce}
+
+
+def next_of(iterator: grain.DatasetIterator) -> Callable[[], Any]:
+  """Wraps an iterator, to report problems over the length limit as the user's error."""
+
+  def next_batch() -> Any:
+    try:
+      return next(iterator)
+    except ValueError as error:  # one among too many problems to check beforehand
+      raise UserError(str(error)) from error
+
+  return next_batch
+
+
+def fit_task(
+  config: RunConfig, tokenizer: PreTrainedTokenizerFast
+) -> tuple[RunConfig, dict[str, int]]:
+  """Leaves out the problems that a run can't use, and counts the others.
+
+  Args:
+    config: configuration of the run.
+    tokenizer: tokenizer of the model.
+
+  Returns:
+    The configuration with the remaining problems, and counts by their log names:
+    `data/train` and `data/held_out`, problems; `data/bad_rows`, skipped rows of files;
+    `data/filtered`, problems removed by a filter; `data/dropped_prompts`, problems over
+    the length limit.
+
+  Raises:
+    UserError: if no problem is left.
+  """
+  collate = prompt_collator(config.data, tokenizer, config.sampling.max_prompt_tokens)
+  dropped = 0
+  if config.data.overlong_prompts == "drop":
+    try:
+      task, dropped = within_limit(config.task, collate)
+    except ValueError as error:
+      raise UserError(str(error)) from None
+    config = dataclasses.replace(config, task=task)
+  return config, {
+    "data/train": len(config.task.train),
+    "data/held_out": len(config.task.held_out),
+    "data/bad_rows": len(config.task.bad_rows),
+    "data/filtered": config.task.filtered,
+    "data/dropped_prompts": dropped,
+  }

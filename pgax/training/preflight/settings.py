@@ -1,0 +1,112 @@
+"""Checks of settings against each other, the tokenizer and the devices."""
+
+from jax.sharding import Mesh
+from transformers import PreTrainedTokenizerFast
+
+from pgax.algorithms.checks import trace, unused_inputs
+from pgax.distributed.partitioning import batch_shards
+from pgax.learner.config import check_decay
+from pgax.rollout.config import RewardModelConfig
+from pgax.training.config import RunConfig
+from pgax.training.policy import end_ids
+
+
+def check_vocabulary(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
+  """Checks that the model has the tokenizer's tokens, and that one of them ends a text."""
+  size, ends = config.model.vocab_size, end_ids(config.model_path, tokenizer)
+  if not ends:
+    raise ValueError("neither the tokenizer nor the model names a token that ends a text")
+  # A checkpoint's tokenizer may have more tokens than its model, which no text uses
+  # (Gemma 3 has one for images): there only the tokens of the problems count.
+  largest = max(ends) if config.model_path else len(tokenizer) - 1
+  if largest >= size:
+    raise ValueError(
+      f"model.vocab_size is {size}; the tokenizer has {len(tokenizer)} tokens, and the "
+      f"model needs at least {largest + 1}"
+    )
+
+
+def check_divisibility(config: RunConfig, mesh: Mesh) -> None:
+  """Checks that batches divide into devices, microbatches and chunks."""
+  devices, sampling = batch_shards(mesh), config.sampling
+  minibatches, microbatches = config.algorithm.minibatches, config.update.microbatches
+  prompts = sampling.prompts_per_step
+  if prompts % (minibatches * microbatches * devices):
+    raise ValueError(
+      f"sampling.prompts_per_step is {prompts}; it must be a multiple of minibatches * "
+      f"microbatches * devices = {minibatches} * {microbatches} * {devices}"
+    )
+  chunks = config.scoring.pipeline_chunks
+  if prompts % (chunks * devices):
+    raise ValueError(
+      f"sampling.prompts_per_step is {prompts}; it must be a multiple of "
+      f"scoring.pipeline_chunks * devices = {chunks} * {devices}"
+    )
+  completions = prompts // chunks * sampling.group_size
+  if sampling.slots > completions:
+    raise ValueError(
+      f"sampling.slots is {sampling.slots}; each of {chunks} scoring.pipeline_chunks has "
+      f"{completions} completions"
+    )
+  stage = config.supervised
+  if stage.steps and stage.batch_size % (stage.microbatches * devices):
+    raise ValueError(
+      f"supervised.batch_size is {stage.batch_size}; it must be a multiple of "
+      f"microbatches * devices = {stage.microbatches} * {devices}"
+    )
+
+
+def check_algorithm(config: RunConfig) -> None:
+  """Traces the algorithm on shapes alone, so that it can reject what it can't use."""
+  algorithm, s = config.algorithm, config.sampling
+  shapes = {
+    "prompts": s.prompts_per_step,
+    "group": s.group_size,
+    "prompt_length": s.max_prompt_tokens,
+    "completion_length": s.max_completion_tokens,
+  }
+  steps = config.step_reward is not None
+  trace(algorithm, **shapes, step_rewards=steps)
+  for name in unused_inputs(algorithm, **shapes, step_rewards=steps):
+    raise ValueError(
+      f"{name} is given, but advantage {algorithm.advantage!r} makes no use of it; remove "
+      "it, or choose an advantage that uses it"
+    )
+  if steps and algorithm.shaping:
+    raise ValueError(
+      f"shaping is {algorithm.shaping}; it changes rewards of completions, but this "
+      "algorithm learns from rewards of steps"
+    )
+  if algorithm.dynamic_sampling and s.group_size < 2:
+    raise ValueError(
+      "sampling.group_size is 1 and the algorithm drops groups of equal rewards, so it "
+      "would drop all of them. The group size must be at least 2"
+    )
+  critic = algorithm.critic
+  if critic and critic.pretraining_steps >= config.steps > 0:
+    raise ValueError(
+      f"pretraining is {critic.pretraining_steps} and steps is {config.steps}; the critic "
+      "would be trained in all of them and the policy in none. Raise steps, or lower "
+      "pretraining"
+    )
+
+
+def check_reward_model_settings(config: RewardModelConfig) -> None:
+  """Rejects settings of a reward model without a path, which nothing else would show."""
+  for name, default in vars(RewardModelConfig()).items():
+    value = getattr(config, name)
+    if not config.path and value != default:
+      raise ValueError(
+        f"reward_model.{name} is {value} and reward_model.path is ''; the setting needs a "
+        "reward model"
+      )
+
+
+def check_decays(config: RunConfig) -> None:
+  """Rejects learning rates that reach 0 before the last optimizer step."""
+  algorithm, critic = config.algorithm, config.algorithm.critic
+  updates = algorithm.epochs * algorithm.minibatches
+  critic_only = critic.pretraining_steps if critic else 0
+  check_decay(config.optimizer, "optimizer", (config.steps - critic_only) * updates)
+  if critic:
+    check_decay(config.critic.optimizer, "critic.optimizer", config.steps * updates)

@@ -1,0 +1,118 @@
+"""Training a policy: supervised steps, then reinforcement learning."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerFast
+
+from pgax.errors import UserError
+from pgax.learner.state import TrainState
+from pgax.rollout.scoring import open_reward_runner
+from pgax.runs.interrupt import Interrupt
+from pgax.runs.loggers import Logger, check_loggers, open_loggers
+from pgax.runs.workdir import open_workdir
+from pgax.training.batches import fit_task
+from pgax.training.config import FREE_SETTINGS, RunConfig
+from pgax.training.loop import run_stage
+from pgax.training.preflight import check_run
+from pgax.training.progress import Progress, saved_progress
+from pgax.training.renamed import RENAMED_RUN, check_saved
+from pgax.training.run import Run
+
+DEFAULT_LOGGERS = ("jsonl", "tensorboard")
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+  """Result of a call of `train`.
+
+  Attributes:
+    state: the last state.
+    progress: its stage and step.
+    finished: whether all steps are done; False after an interrupt.
+  """
+
+  state: TrainState
+  progress: Progress
+  finished: bool
+
+
+def train(
+  config: RunConfig,
+  tokenizer: PreTrainedTokenizerFast,
+  workdir: Path,
+  record: Mapping | None = None,
+  progress: bool = True,
+  loggers: Sequence[str | Logger] = DEFAULT_LOGGERS,
+) -> Result:
+  """Runs a configuration, or the rest of it if the workdir holds a part of the run.
+
+  Args:
+    config: configuration of the run.
+    tokenizer: tokenizer of the model.
+    workdir: folder of the run; new, empty, or of an earlier call for the same run.
+    record: the configuration as JSON values, saved as `config.json`; a folder with another
+      record is rejected. Without a record, only shapes are compared.
+    progress: whether to show progress bars.
+    loggers: names of built-in loggers (see `runs.loggers.BUILT_IN`), or loggers. JSON lines
+      are always written.
+
+  Returns:
+    A `Result`. The state is the same, bit for bit, however often the run was interrupted.
+
+  Raises:
+    UserError: if the configuration can't be run or the folder can't be used, before
+      anything is compiled.
+    DivergedError: if an update is not finite.
+  """
+  check_loggers(loggers)
+  with open_reward_runner(config.reward, config.scoring) as runner:
+    config, counts = fit_task(config, tokenizer)
+    check_saved(workdir, RENAMED_RUN)
+    done = saved_progress(workdir)
+    check_run(config, tokenizer, done, runner)
+    _check_steps(config, workdir, done)
+    open_workdir(workdir, record or {}, FREE_SETTINGS)
+    run = Run(config, tokenizer, workdir, runner)
+    tokenizer.save_pretrained(workdir / "tokenizer")
+    return _train(run, workdir, record or {}, counts, loggers, progress)
+
+
+def _train(
+  run: Run,
+  workdir: Path,
+  record: Mapping,
+  counts: Mapping[str, int],
+  loggers: Sequence[str | Logger],
+  progress: bool,
+) -> Result:
+  state, finished = run.start(), False
+  logger = open_loggers(loggers, workdir, Progress.of(state).last_steps)
+  try:
+    logger.start(record)
+    with Interrupt() as interrupt:
+      common = {
+        "logger": logger,
+        "save": run.save,
+        "interrupt": interrupt,
+        "progress": progress,
+      }
+      if Progress.of(state).is_supervised:
+        state = run_stage(run.supervised(), state, **common).state
+      if not Progress.of(state).is_supervised and not interrupt.requested:
+        state, finished, _ = run_stage(run.reinforcement(counts), state, **common)
+      logger.flush()
+      run.save(state)
+  finally:
+    run.checkpoints.close()
+    logger.close()
+  return Result(state, Progress.of(state), finished)
+
+
+def _check_steps(config: RunConfig, workdir: Path, done: Progress | None) -> None:
+  if done and not done.is_supervised and done.step > config.steps:
+    raise UserError(
+      f"steps is {config.steps}, but the run in {workdir} has done {done.step} steps "
+      "already; it can only continue"
+    )
