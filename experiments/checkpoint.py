@@ -1,35 +1,36 @@
-"""The last checkpoint of a run, with the problems that it is tried on."""
+"""The latest checkpoint of a run, with the problems to try it on."""
 
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from experiments.configuration import freeze, saved_run
 from experiments.saved_config import to_json
-from pgax.training import RunConfig
+from pgax.rollout import Sampler, make_sampler
+from pgax.runs import read_config
+from pgax.training import Progress, RunConfig
+from pgax.training.batches import fit_task
 from pgax.training.policy import Policy, end_ids, load_policy
-from pgax.training.problems import fit_problems
-from pgax.training.sampler import Sampler, make_sampler
-from pgax.training.workdir import read_config
 
 
-class Checkpoint(NamedTuple):
-  """A trained policy, and what it is tried on.
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+  """A trained policy, and the problems to try it on.
 
   Attributes:
-    policy: the last one of the run.
-    place: its step, for people.
-    run: has the problems, their reward and the settings of sampling.
-    sampler: draws completions as `run` does.
-    counts: what is known of the problems; see `fit_problems`.
-    config: what `run` was made of, as JSON values.
+    policy: policy of the latest checkpoint.
+    progress: its stage and step, in words.
+    run: configuration with the problems, their reward and the sampling settings.
+    sampler: samples completions with the settings of `run`.
+    counts: numbers of problems; see `fit_task`.
+    config: the config that `run` was made of, as JSON values.
   """
 
   policy: Policy
-  place: str
+  progress: str
   run: RunConfig
   sampler: Sampler
   counts: Mapping[str, int]
@@ -37,12 +38,12 @@ class Checkpoint(NamedTuple):
 
 
 def load_checkpoint(workdir: Path, config: ConfigDict | None) -> Checkpoint:
-  """Reads a run's last checkpoint.
+  """Reads a run's latest checkpoint.
 
   Args:
     workdir: folder of the run.
-    config: of problems, reward and sampling; None for those of the run itself. Prompts
-      are rendered as in the run, unless this config has a chat template of its own.
+    config: config of problems, reward and sampling; None for those of the run itself.
+      Prompts are rendered as in the run, unless this config has a chat template.
 
   Returns:
     A `Checkpoint`.
@@ -53,15 +54,18 @@ def load_checkpoint(workdir: Path, config: ConfigDict | None) -> Checkpoint:
   trained = saved_run(workdir, with_task=config is None)
   run = trained if config is None else freeze(config)
   if not run.data.chat_template:
-    chat = trained.data.chat_template, trained.data.system_prompt
-    data = dataclasses.replace(run.data, chat_template=chat[0], system_prompt=chat[1])
+    data = dataclasses.replace(
+      run.data,
+      chat_template=trained.data.chat_template,
+      system_prompt=trained.data.system_prompt,
+    )
     run = dataclasses.replace(run, data=data)
   policy = load_policy(trained, workdir)
-  run, counts = fit_problems(run, policy.tokenizer)  # as training leaves problems out
-  ends = end_ids(trained, policy.tokenizer)
+  run, counts = fit_task(run, policy.tokenizer)  # leaves out the problems that training did
+  ends = end_ids(trained.model_path, policy.tokenizer)
   return Checkpoint(
     policy=policy,
-    place=place(trained, policy.step),
+    progress=in_words(policy.progress, trained),
     run=run,
     sampler=make_sampler(run.sampling, policy.model, policy.tokenizer, policy.mesh, ends),
     counts=counts,
@@ -69,17 +73,18 @@ def load_checkpoint(workdir: Path, config: ConfigDict | None) -> Checkpoint:
   )
 
 
-def place(run: RunConfig, step: int) -> str:
-  """The step that a run is at, of the stage that it is in.
+def in_words(progress: Progress, run: RunConfig) -> str:
+  """Describes how far a run is.
 
   Args:
-    run: the run.
-    step: number of reinforcement steps done; below 0 within the supervised stage.
+    progress: stage and step.
+    run: configuration of the run.
 
   Returns:
-    A few words.
+    A few words, such as `step 12 of 40`.
   """
-  first = run.supervised.steps
-  if step < 0 or not (step or run.steps):
-    return f"supervised step {first + step} of {first}" if first else "step 0"
-  return f"step {step} of {run.steps}"
+  if progress.is_supervised:
+    return f"supervised step {progress.step} of {run.supervised.steps}"
+  if not run.steps and run.supervised.steps:  # the run ends with its supervised stage
+    return f"supervised step {run.supervised.steps} of {run.supervised.steps}"
+  return f"step {progress.step} of {run.steps}" if run.steps else "step 0"

@@ -1,8 +1,8 @@
 """Compares the presets: `python -m experiments.compare --workdir=DIR`.
 
-Every preset learns by its own config, all from the same warm start, which is trained once.
-The same command goes on where an interrupted one stopped, and makes the table again when
-all runs are done. `--presets` and `--seeds` choose some of the runs.
+Every preset is trained with its own config, all from the same supervised start, which is
+trained once. `--presets` and `--seeds` select runs. The same command continues where an
+interrupted one stopped, and makes the table again when all runs are done.
 """
 
 import json
@@ -19,8 +19,9 @@ from experiments.configuration import freeze
 from experiments.saved_config import to_json
 from pgax.algorithms import presets
 from pgax.data import byte_tokenizer
-from pgax.training import UserError, train
-from pgax.training.metrics import read_lines
+from pgax.errors import UserError
+from pgax.runs.json_lines import read_lines
+from pgax.training import Progress, train
 from pgax.training.preflight import check_run
 
 _NAMES = [preset.__name__ for preset in presets.ALL]
@@ -28,17 +29,17 @@ _THREE_SEEDS = ("reinforce", "rloo", "ppo", "grpo", "dr_grpo")
 _GOAL = 0.8
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the runs.", required=True)
-_PRESETS = flags.DEFINE_list("presets", _NAMES, "Which presets, by name.")
+_PRESETS = flags.DEFINE_list("presets", _NAMES, "Names of presets.")
 _SEEDS = flags.DEFINE_list(
-  "seeds", None, f"Which seeds; 0, 1, 2 for {', '.join(_THREE_SEEDS)} and 0 else."
+  "seeds", None, f"Seeds; by default 0, 1, 2 for {', '.join(_THREE_SEEDS)} and 0 for others."
 )
 _STEPS = flags.DEFINE_integer(
-  "steps", None, "Steps of a run; the config's by default.", lower_bound=1
+  "steps", None, "Number of steps of a run; the config's by default.", lower_bound=1
 )
 
 
 def main() -> int:
-  """Does the runs that are missing, and tells how all of them went."""
+  """Runs what is missing, and prints the table."""
   workdir = Path(_WORKDIR.value)
   for name in _PRESETS.value:
     if name not in _NAMES:
@@ -46,7 +47,7 @@ def main() -> int:
   seeds = {name: _seeds(name) for name in _PRESETS.value}
   results = compare(workdir, seeds, _STEPS.value)
   if results is None:
-    print("\nInterrupted; give the same command again to go on.")
+    print("\nInterrupted; give the same command again to continue.")
     return 130
   print(f"\n{table(results)}\ntable: {workdir / 'table.md'}")
   return 0
@@ -59,11 +60,11 @@ def _seeds(name: str) -> list[int]:
   try:
     return [int(seed) for seed in given]
   except ValueError:
-    raise UserError(f"--seeds is {','.join(given)}; give numbers, as 0,1,2") from None
+    raise UserError(f"--seeds is {','.join(given)}; give numbers, such as 0,1,2") from None
 
 
 def read_preset_config(name: str) -> ConfigDict:
-  """The config of a preset, from its file."""
+  """Reads the config of a preset from its file."""
   return runpy.run_path(str(program.CONFIGS / f"{name}.py"))["get_config"]()
 
 
@@ -73,22 +74,22 @@ def compare(
   steps: int | None = None,
   read_config: Callable[[str], ConfigDict] = read_preset_config,
 ) -> dict[str, list[dict[str, float | None]]] | None:
-  """Does the runs that are missing.
+  """Runs what is missing.
 
   Args:
     workdir: folder of all runs; `results.json` and `table.md` are written there.
-    seeds: of every preset.
-    steps: of a run; the config's by default.
-    read_config: gives the config of a preset.
+    seeds: seeds of every preset.
+    steps: number of steps of a run; None takes the config's.
+    read_config: returns the config of a preset.
 
   Returns:
-    Of every preset a `summary` for each seed, those of earlier calls included; None after
+    A `summary` for each seed of every preset, those of earlier calls included; None after
     an interrupt.
 
   Raises:
-    UserError: if a run would be refused, before the first one.
+    UserError: if a run would be rejected, before the first one starts.
   """
-  # As it is written down in every run: the same however the folder is given.
+  # Saved with every run, so it must not depend on how the folder is given.
   warm = workdir.resolve() / "supervised"
   start = read_config("grpo")
   start.steps = 0
@@ -96,11 +97,12 @@ def compare(
   for name, chosen in seeds.items():
     for seed in chosen:
       config = read_config(name)
-      config.policy_from, config.supervised.steps = str(warm), 0
-      config.seed, config.eval_every = seed, 1
+      config.init_from_run, config.supervised.steps = str(warm), 0
+      config.seed, config.evaluation.every = seed, 1
       config.steps = config.steps if steps is None else steps
       configs[name, seed] = config
-      check_run(freeze(config), byte_tokenizer(), done=0)  # all, before the first
+      # All before the first; the supervised start does not exist yet.
+      check_run(freeze(config), byte_tokenizer(), done=Progress("supervised", 0))
   if not _run(start, warm):
     return None
   path = workdir / "results.json"
@@ -118,26 +120,27 @@ def compare(
 
 
 def _run(config: ConfigDict, folder: Path) -> bool:
-  """Does a run, or what is left of it; whether it came to its end."""
+  """Runs a config, or the rest of it; returns whether it is finished."""
   record = json.loads(json.dumps(to_json(config)))
   return train(freeze(config), byte_tokenizer(), folder, record).finished
 
 
 def summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
-  """What the table says of a run.
+  """Summarizes a run for the table.
 
   Args:
-    rows: its metrics, a row a step.
+    rows: rows of `metrics.jsonl`.
 
   Returns:
-    `accuracy` at the end (None if nothing could be scored), `completions` sampled until it
-    was first at the goal (None if it never was), and `cpu`, median CPU seconds of a step.
+    `accuracy` at the end (None if nothing could be scored), number of `completions` sampled
+    until the goal was first reached (None if it was not), and `cpu`, median CPU seconds of
+    a step.
   """
-  done, needed = 0, None
+  sampled, needed = 0, None
   for row in rows:
-    done += row.get("completions/generated", 0)
+    sampled += row.get("completions/generated", 0)
     if needed is None and (row.get("eval/accuracy") or 0) >= _GOAL:
-      needed = done
+      needed = sampled
   return {
     "accuracy": [r["eval/accuracy"] for r in rows if "eval/accuracy" in r][-1],
     "completions": needed,
@@ -146,13 +149,13 @@ def summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
 
 
 def table(results: Mapping[str, Sequence[Mapping[str, float | None]]]) -> str:
-  """The comparison as a Markdown table.
+  """Formats the comparison as a Markdown table.
 
   Args:
-    results: of every preset, a `summary` for each seed.
+    results: a `summary` for each seed of every preset.
 
   Returns:
-    A row a preset: mean over seeds, and the range where there are several.
+    A row for each preset: the mean over seeds, and the range if there are several.
   """
   lines = [
     f"| preset | seeds | final accuracy | completions to {_GOAL:.0%} | CPU s a step |",
@@ -172,10 +175,10 @@ def table(results: Mapping[str, Sequence[Mapping[str, float | None]]]) -> str:
 
 
 def _spread(values: Sequence[float], form: str, with_range: bool = True) -> str:
-  told = form.format(statistics.fmean(values))
+  mean = form.format(statistics.fmean(values))
   if len(values) == 1 or not with_range:
-    return told
-  return f"{told} ({form.format(min(values))} to {form.format(max(values))})"
+    return mean
+  return f"{mean} ({form.format(min(values))} to {form.format(max(values))})"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Where ml_collections ends: config dicts to frozen dataclasses.
 
 A part of a config that is made by a function, such as the algorithm or the task, is an
-*entry*: the function itself under the name `function`, and its arguments beside it. No
-name is looked up in a registry, and every argument can be set on the command line. A
-reward is a function as it is, or an entry that makes one, and entries may stand in entries.
+*entry*: the function itself under the name `function`, and its arguments beside it. No name
+is looked up in a registry, and every argument can be set on the command line. A reward is a
+function, or an entry that makes one, and entries may contain entries.
 """
 
 import dataclasses
@@ -18,27 +18,44 @@ from ml_collections import ConfigDict, config_dict
 from experiments.saved_config import FUNCTION, from_json
 from pgax.algorithms import Algorithm
 from pgax.data import Task
+from pgax.errors import UserError
 from pgax.models import DecoderConfig, hf
-from pgax.training import PreferenceConfig, RunConfig, UserError
-from pgax.training.workdir import read_config
+from pgax.runs.workdir import flatten, read_config
+from pgax.training import PreferenceConfig, RunConfig
+from pgax.training.renamed import (
+  RENAMED_PREFERENCES,
+  RENAMED_RUN,
+  check_names,
+  check_saved,
+)
 from pgax.types import Example
 
-# What the command line can set in the place of None.
+# The decoder of configs that name no other: 0.1 M parameters, for the byte tokenizer.
+SMALL_DECODER = DecoderConfig(
+  vocab_size=259,
+  num_layers=2,
+  embed_dim=64,
+  num_heads=4,
+  num_kv_heads=2,
+  head_dim=16,
+  mlp_dim=192,
+)
+# Types that the command line can set instead of None.
 _SETTABLE = (bool, int, float, str)
 
 
 def entry(function: Callable, /, **arguments: Any) -> ConfigDict:
-  """A function with all of its arguments, as a config.
+  """Makes a config of a function and all of its arguments.
 
   Args:
-    function: makes a part of the run, such as `algorithms.grpo`.
-    **arguments: those that differ from the function's defaults.
+    function: function that makes a part of the run, such as `algorithms.grpo`.
+    **arguments: arguments that differ from the function's defaults.
 
   Returns:
     A `ConfigDict` of the function and its arguments.
 
   Raises:
-    TypeError: if the function has no such argument, or one without a value.
+    TypeError: if the function has no such argument, or an argument has no value.
   """
   signature = inspect.signature(function)
   bound = signature.bind(**arguments)
@@ -54,7 +71,7 @@ def entry(function: Callable, /, **arguments: Any) -> ConfigDict:
 
 
 def _as_config(value: Any) -> Any:
-  """A dataclass as the entry of its class, so that its fields can be set and saved too."""
+  """Makes an entry of a dataclass, so that its fields can be set and saved too."""
   if isinstance(value, tuple | list):
     return tuple(map(_as_config, value))
   if isinstance(value, dict):
@@ -70,81 +87,86 @@ def run_config(
   task: ConfigDict,
   reward: Callable | ConfigDict,
   algorithm: ConfigDict | Algorithm,
+  model: DecoderConfig = SMALL_DECODER,
 ) -> ConfigDict:
-  """The config of a run with default settings.
+  """Makes the config of a run with default settings.
 
   Args:
-    name: of the run.
+    name: name of the run.
     task: entry of the task.
     reward: the reward function, or the entry of one, such as `entry(rewards.Math)`.
     algorithm: entry of the algorithm, or the algorithm itself.
+    model: shape of the decoder, unless `model.path` is set.
 
   Returns:
-    A `ConfigDict` with a field for each of `pgax.training.RunConfig`.
+    A `ConfigDict` with a key for each field of `pgax.training.RunConfig`.
   """
   config = ConfigDict({"name": name})
   config.task = task
   config.reward, config.algorithm = _as_config(reward), _as_config(algorithm)
-  return _with_defaults(config, RunConfig)
+  return _with_defaults(config, RunConfig, model)
 
 
-def preference_config(name: str, data: ConfigDict) -> ConfigDict:
-  """The config of a reward model's training with default settings.
+def preference_config(
+  name: str, data: ConfigDict, model: DecoderConfig = SMALL_DECODER
+) -> ConfigDict:
+  """Makes the config of a reward model's training with default settings.
 
   Args:
-    name: of the run.
+    name: name of the run.
     data: entry of the pairs, such as `entry(preference_files, train_path=...)`.
+    model: shape of the decoder, unless `model.path` is set.
 
   Returns:
-    A `ConfigDict` with a field for each of `pgax.training.PreferenceConfig`.
+    A `ConfigDict` with a key for each field of `pgax.training.PreferenceConfig`.
   """
-  return _with_defaults(ConfigDict({"name": name, "data": data}), PreferenceConfig)
+  config = ConfigDict({"name": name, "data": data})
+  return _with_defaults(config, PreferenceConfig, model)
 
 
-def _with_defaults(config: ConfigDict, cls: type) -> ConfigDict:
+def _with_defaults(config: ConfigDict, cls: type, model: DecoderConfig) -> ConfigDict:
   for field in dataclasses.fields(cls):
-    if field.default is not dataclasses.MISSING:
-      if field.name == "model_path":
-        continue  # it is `model.path` here, beside what it stands for
-      plain = field.default
-      if dataclasses.is_dataclass(plain):
-        plain = ConfigDict(dataclasses.asdict(plain))
-      config[field.name] = plain
-  config.model.path = ""
+    # The path of a model is `model.path` here, beside the settings that it decides.
+    if field.default is not dataclasses.MISSING and field.name != "model_path":
+      default = field.default
+      if dataclasses.is_dataclass(default):
+        default = ConfigDict(dataclasses.asdict(default))
+      config[field.name] = default
+  config.model = ConfigDict(dataclasses.asdict(model) | {"path": ""})
   return config
 
 
-# Stands where a checkpoint is used without the problems that it was trained on.
+# Stands in where a checkpoint is used without the problems that it was trained on.
 _NO_TASK = Task([Example("", "")], [Example("", "")])
 
 
 def freeze(config: ConfigDict, with_task: bool = True) -> RunConfig:
-  """A config as the frozen dataclass that pgax works with.
+  """Makes the frozen configuration of a run.
 
   Args:
-    config: from a config file, with or without overrides.
+    config: config from a file, with or without overrides.
     with_task: whether to make the task, which may read files.
 
   Returns:
     A `RunConfig`.
 
   Raises:
-    UserError: for an unknown key, a missing one or a bad value; it names what is allowed.
+    UserError: if a key is unknown or missing, or a value is bad; with what is allowed.
   """
-  return _frozen(config.to_dict() | ({} if with_task else {"task": _NO_TASK}), RunConfig)
+  task = {} if with_task else {"task": _NO_TASK}
+  return _frozen(config.to_dict() | task, RunConfig, RENAMED_RUN)
 
 
 def freeze_preferences(config: ConfigDict) -> PreferenceConfig:
-  """As `freeze`, for the config of a reward model's training."""
-  return _frozen(config.to_dict(), PreferenceConfig)
+  """Makes the frozen configuration of a reward model's training; see `freeze`."""
+  return _frozen(config.to_dict(), PreferenceConfig, RENAMED_PREFERENCES)
 
 
-def _frozen(plain: Mapping[str, Any], cls: type) -> Any:
+def _frozen(plain: Mapping[str, Any], cls: type, renamed: Mapping[str, str]) -> Any:
+  check_names(flatten(plain), renamed)
   try:
     values = {name: _made(value, name) for name, value in plain.items()}
-    values["model"], values["model_path"] = _model(
-      values.get("model", {}), _default(cls, "model")
-    )
+    values["model"], values["model_path"] = _model(values.get("model", {}))
     return _build(cls, values, "config")
   except OSError as error:
     raise UserError(f"{error.filename} can't be read: {error.strerror}") from None
@@ -153,10 +175,10 @@ def _frozen(plain: Mapping[str, Any], cls: type) -> Any:
 
 
 def _made(value: Any, where: str) -> Any:
-  """A value of a config with every entry in it, however deep, replaced by what it makes."""
-  if isinstance(value, ConfigDict):  # one that stands in a tuple
+  """Replaces every entry in a value, however deep, by what it makes."""
+  if isinstance(value, ConfigDict):  # inside a tuple
     value = value.to_dict()
-  if isinstance(value, list | tuple):  # lists where they come from JSON
+  if isinstance(value, list | tuple):  # a list if it comes from JSON
     return tuple(_made(item, f"{where}[{i}]") for i, item in enumerate(value))
   if not isinstance(value, Mapping):
     return value
@@ -164,27 +186,20 @@ def _made(value: Any, where: str) -> Any:
   if FUNCTION not in arguments:
     return arguments
   function = arguments.pop(FUNCTION)
-  _check_names(arguments, inspect.signature(function).parameters, f"config.{where}")
+  _check_keys(arguments, inspect.signature(function).parameters, f"config.{where}")
   return function(**arguments)
 
 
-def _default(cls: type, name: str) -> Any:
-  (found,) = (field.default for field in dataclasses.fields(cls) if field.name == name)
-  return found
+def _model(values: Mapping[str, Any]) -> tuple[DecoderConfig, str]:
+  """Makes the decoder's settings, and returns the directory that they are read from.
 
-
-def _model(
-  values: Mapping[str, Any], without: DecoderConfig
-) -> tuple[Mapping[str, Any] | DecoderConfig, str]:
-  """The decoder's settings, and the directory that they and the weights are read from.
-
-  With a directory only what no file says can be set: how to compute.
+  With a directory, only what its files don't say can be set: how to compute.
   """
   settings = dict(values)
   path = settings.pop("path", "")
   if not path:
-    return settings, ""
-  default = dataclasses.asdict(without)
+    return _build(DecoderConfig, settings, "config.model"), ""
+  default = dataclasses.asdict(SMALL_DECODER)
   free = {name: settings.pop(name) for name in ("dtype", "remat") if name in settings}
   for name, value in settings.items():
     value = tuple(value) if isinstance(value, list) else value
@@ -193,13 +208,13 @@ def _model(
         f"config.model.{name} is {value!r} and config.model.path is {path!r}; the "
         "directory decides it. Beside a path only dtype and remat can be set"
       )
-  _check_names(settings, default, "config.model")
+  _check_keys(settings, default, "config.model")
   return dataclasses.replace(hf.load_config(Path(path)), **free), path
 
 
 def _build(cls: type, values: Mapping[str, Any], where: str) -> Any:
   fields = {field.name: field for field in dataclasses.fields(cls)}
-  _check_names(values, fields, where)
+  _check_keys(values, fields, where)
   missing = [
     name
     for name, field in fields.items()
@@ -216,7 +231,7 @@ def _build(cls: type, values: Mapping[str, Any], where: str) -> Any:
   return cls(**built)
 
 
-def _check_names(given: Mapping, allowed: Mapping, where: str) -> None:
+def _check_keys(given: Mapping, allowed: Mapping, where: str) -> None:
   for name in given:
     if name not in allowed:
       raise UserError(
@@ -225,7 +240,7 @@ def _check_names(given: Mapping, allowed: Mapping, where: str) -> None:
 
 
 def saved_run(workdir: Path, with_task: bool = True) -> RunConfig:
-  """The configuration that a run was trained with.
+  """Reads the configuration that a run was trained with.
 
   Args:
     workdir: folder of the run.
@@ -243,6 +258,7 @@ def saved_run(workdir: Path, with_task: bool = True) -> RunConfig:
   if not saved:
     raise UserError(
       f"the config.json of {workdir} is empty: its run was started without a record of "
-      "the configuration, so only a program that has it can go on from there"
+      "the configuration, so only the program that started it can use it"
     )
+  check_saved(workdir, RENAMED_RUN)
   return freeze(from_json(saved), with_task)

@@ -1,12 +1,11 @@
-"""How good a checkpoint is: `python -m experiments.evaluate --workdir=DIR`.
+"""Evaluates a checkpoint: `python -m experiments.evaluate --workdir=DIR`.
 
-Prints a table of accuracy, pass@k, length, truncation and the parts of the reward, each
-with its 95 % interval, and the same as a line of JSON. `--samples=8 --temperature=1` draws
-several completions of each problem, for pass@k and majority@k; without them there is one,
-decoded greedily. The problems are those of the run itself, or, with `--config=FILE`, those
-of another config, which then also gives the reward and the settings of sampling, the limits
-on length among them. Without a chat template of its own, its prompts are rendered as those
-of the run.
+Prints a table of accuracy, pass@k, length, truncation and the scores of the reward, each
+with its 95 % interval, and the same numbers as a line of JSON. `--samples=8 --temperature=1`
+draws several completions of each problem, for pass@k and majority@k; by default there is
+one, decoded greedily. The problems are those of the run, or those of another config with
+`--config=FILE`, which then also gives the reward and the sampling settings, length limits
+included. If that config has no chat template, prompts are rendered as in the run.
 """
 
 import json
@@ -18,30 +17,30 @@ from absl import flags
 
 from experiments import program
 from experiments.checkpoint import load_checkpoint
+from pgax.errors import UserError
+from pgax.evaluation import evaluate, evaluation_key
+from pgax.evaluation.config import check_draws
 from pgax.ops.evaluation import Estimate
-from pgax.training import UserError
-from pgax.training.draws import check_draws
-from pgax.training.evaluation import evaluate, evaluation_key
-from pgax.training.problems import prompt_collator
-from pgax.training.rollout import open_scorer
+from pgax.rollout import open_reward_runner
+from pgax.training.batches import prompt_collator
 
 _CONFIG = program.define_config(None)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
-_SPLIT = flags.DEFINE_enum("split", "held_out", ["held_out", "train"], "Which problems.")
+_SPLIT = flags.DEFINE_enum("split", "held_out", ["held_out", "train"], "Split of the problems.")
 _PROBLEMS = flags.DEFINE_integer(
-  "problems", 1000, "How many problems, from the first on; 0 for all.", lower_bound=0
+  "problems", 1000, "Number of problems, from the first on; 0 for all.", lower_bound=0
 )
-_SAMPLES = flags.DEFINE_integer("samples", 1, "Completions of each problem.")
-_TEMPERATURE = flags.DEFINE_float("temperature", 0.0, "Of the policy; 0 is greedy.")
-_SEED = flags.DEFINE_integer("seed", 0, "Of the random draws.", lower_bound=0)
+_SAMPLES = flags.DEFINE_integer("samples", 1, "Completions per problem.")
+_TEMPERATURE = flags.DEFINE_float("temperature", 0.0, "Sampling temperature; 0 decodes greedily.")
+_SEED = flags.DEFINE_integer("seed", 0, "Random seed.", lower_bound=0)
 _BATCH = flags.DEFINE_integer(
-  "batch_size", 128, "Completions decoded at a time.", lower_bound=1
+  "batch_size", 128, "Number of completions decoded at a time.", lower_bound=1
 )
 _OUTPUT = flags.DEFINE_string("output", None, "File to write the JSON to.")
 
 
 def main() -> int:
-  """Evaluates, and prints a table to read and a line of JSON."""
+  """Evaluates, and prints a table and a line of JSON."""
   workdir = Path(_WORKDIR.value)
   output = program.output_file(_OUTPUT.value) if _OUTPUT.value is not None else None
   samples, temperature = _SAMPLES.value, _TEMPERATURE.value
@@ -49,54 +48,55 @@ def main() -> int:
     check_draws(samples, temperature, "--")
   except ValueError as error:
     raise UserError(str(error)) from None
-  found = load_checkpoint(workdir, _CONFIG.value)
-  run, policy = found.run, found.policy
+  checkpoint = load_checkpoint(workdir, _CONFIG.value)
+  run, policy = checkpoint.run, checkpoint.policy
   problems = run.task.train if _SPLIT.value == "train" else run.task.held_out
   count = min(_PROBLEMS.value or len(problems), len(problems))
   try:
-    with open_scorer(run.reward, run.scoring) as scorer:
+    with open_reward_runner(run.reward, run.scoring) as runner:
       result = evaluate(
-        found.sampler,
+        checkpoint.sampler,
         policy.params,
         [problems[i] for i in range(count)],
-        prompt_collator(run, policy.tokenizer),
-        scorer,
+        prompt_collator(run.data, policy.tokenizer, run.sampling.max_prompt_tokens),
+        runner,
         _BATCH.value,
         evaluation_key(_SEED.value),
         samples=samples,
         temperature=temperature,
-        answer=run.answer,
+        extract_answer=run.evaluation.extract_answer,
       )
   except ValueError as error:  # such as a prompt over the limit
     raise UserError(str(error)) from error
   drawn = f"{samples} at temperature {temperature}" if temperature else "one, greedy"
   print(
-    f"{workdir}, {found.place}: {result.accuracy:.1%} of {result.problems} problems of "
+    f"{workdir}, {checkpoint.progress}: {result.accuracy:.1%} of {result.problems} problems of "
     f"{run.name}/{_SPLIT.value}; completions of each: {drawn}"
   )
   print(_table(result.estimates))
-  told = {
+  values = {
     "accuracy": _finite(result.accuracy),
-    "step": policy.step,
+    "stage": policy.progress.stage,
+    "step": policy.progress.step,
     "problems": result.problems,
     "samples": samples,
     "temperature": temperature,
     "seed": _SEED.value,
-    **found.counts,
+    **checkpoint.counts,
     "estimates": {
       name: {end: _finite(x) for end, x in estimate._asdict().items()}
       for name, estimate in result.estimates.items()
     },
   }
-  line = json.dumps(told, allow_nan=False)
-  print(line)  # first, so that a full disk does not take it away
+  line = json.dumps(values, allow_nan=False)
+  print(line)  # before the file, which a full disk may prevent
   if output:
     _write(output, line)
   return 0
 
 
 def _table(estimates: Mapping[str, Estimate]) -> str:
-  """A line for each estimate, and one of titles."""
+  """Formats a line of titles and one for each estimate."""
   width = max(map(len, estimates))
   rows = [f"{'':{width}} {'mean':>10} {'95 % interval':>21}"]
   rows += [
@@ -107,12 +107,12 @@ def _table(estimates: Mapping[str, Estimate]) -> str:
 
 
 def _finite(value: float) -> float | None:
-  """JSON has no nan: what is not finite is null."""
+  """Replaces numbers that JSON does not have by None."""
   return value if math.isfinite(value) else None
 
 
 def _write(path: Path, line: str) -> None:
-  """Writes a file as a whole, or leaves what was there."""
+  """Writes a file as a whole, or leaves it as it was."""
   temporary = path.with_name(f".{path.name}")
   try:
     temporary.write_text(line + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What every program here shares: flags that explain themselves, and how one ends."""
+"""What all programs share: configs as flags, help, and how a program ends."""
 
 import errno
 import itertools
@@ -13,26 +13,36 @@ from ml_collections import ConfigDict
 from ml_collections.config_flags import config_flags
 from transformers import PreTrainedTokenizerFast
 
+from experiments.settings import describe_settings
 from pgax.data.tokenizer import byte_tokenizer, load_tokenizer
-from pgax.training import UserError, enable_compilation_cache
+from pgax.errors import UserError
+from pgax.runs import enable_compilation_cache
+from pgax.runs.loggers import BUILT_IN
+from pgax.training.renamed import RENAMED_PREFERENCES, RENAMED_RUN, check_names
+from pgax.training.train import DEFAULT_LOGGERS
 
 CONFIGS = Path(__file__).parent / "configs"
+_HELP = {"--help", "-help", "-h", "--h", "-?", "--helpfull", "--helpshort"}
 
 
 def define_config(default: str | None) -> flags.FlagHolder:
-  """The flag `--config`, a file with a function `get_config`, and `--config.key=value`.
+  """Defines the flag `--config`, a file with `get_config`, and `--config.key=value`.
 
-  ml_collections applies overrides as soon as the flag is defined, and meets an unknown key
-  with a traceback; so they are looked at before.
+  ml_collections applies overrides as soon as the flag is defined, and raises an unknown key
+  as a traceback, so overrides are checked first. With `--help`, the settings of the config
+  are listed below the program's description.
 
   Args:
-    default: the file to read when `--config` is not given, or None.
+    default: the file to read if `--config` is not given, or None.
 
   Returns:
     The holder of the flag.
   """
   try:
-    _check_overrides(sys.argv, default)
+    make = _check_overrides(sys.argv, default)
+    if make and _HELP & set(sys.argv[1:]):
+      main = sys.modules["__main__"]
+      main.__doc__ = f"{main.__doc__ or ''}\n{describe_settings(make())}"
   except UserError as error:
     print(f"error: {error}", file=sys.stderr)
     sys.exit(2)
@@ -41,11 +51,25 @@ def define_config(default: str | None) -> flags.FlagHolder:
   )
 
 
+def define_loggers() -> flags.FlagHolder:
+  """Defines the flag `--loggers`.
+
+  Returns:
+    The holder of the flag.
+  """
+  allowed = ", ".join(sorted(BUILT_IN))
+  return flags.DEFINE_list(
+    "loggers",
+    list(DEFAULT_LOGGERS),
+    f"Where metrics go, of {allowed}; JSON lines are always written.",
+  )
+
+
 def run(main: Callable[[], int | None]) -> None:
-  """Runs a program; what the user can mend ends it with a message and status 2.
+  """Runs a program; errors that the user can fix end it with a message and status 2.
 
   Args:
-    main: takes nothing (flags are parsed by then) and returns the exit status.
+    main: function that returns the exit status; flags are parsed when it is called.
   """
 
   def guarded(argv: Sequence[str]) -> int:
@@ -67,39 +91,47 @@ def run(main: Callable[[], int | None]) -> None:
       print(f"error: {where} can't be written: {error.strerror}", file=sys.stderr)
       return 2
     except KeyboardInterrupt:
-      print("\nstopped; the same command starts again from what is saved", file=sys.stderr)
+      print("\nstopped; the same command continues from the last checkpoint", file=sys.stderr)
       return 130
 
   app.run(guarded)
 
 
 def output_file(path: str) -> Path:
-  """What `--output` names, looked at before anything is computed for it.
+  """Checks the path of `--output` before anything is computed for it.
+
+  Args:
+    path: value of the flag.
+
+  Returns:
+    The path.
 
   Raises:
     UserError: if it can't be a file.
   """
   output = Path(path)
   if output.is_dir() or not output.parent.is_dir():
-    raise UserError(f"--output={output} is no file in a folder that is there")
+    raise UserError(f"--output={output} is not a file in an existing folder")
   return output
 
 
 def tokenizer(model_path: str) -> PreTrainedTokenizerFast:
-  """The tokenizer of a model's directory, or the one of bytes for an empty path."""
+  """Loads the tokenizer of a model's directory; an empty path gives the byte tokenizer."""
   if not model_path:
     return byte_tokenizer()
   try:
     return load_tokenizer(Path(model_path))
   except (OSError, ValueError) as error:
     raise UserError(
-      f"config.model.path is {model_path!r}, and its tokenizer can't be read: "
+      f"config.model.path is {model_path!r}, but its tokenizer can't be read: "
       f"{str(error).splitlines()[0]}"
     ) from None
 
 
-def _check_overrides(argv: Sequence[str], default: str | None) -> None:
-  """Refuses a missing config file, an unknown key, and a key that can't be set here."""
+def _check_overrides(
+  argv: Sequence[str], default: str | None
+) -> Callable[[], ConfigDict] | None:
+  """Checks config file and overrides; returns the file's `get_config`, None without one."""
   given = [argument.lstrip("-").partition("=")[::2] for argument in argv[1:]]
   overrides = [name for name, _ in given if name.startswith("config.")]
   path = dict(given).get("config", default)
@@ -108,10 +140,12 @@ def _check_overrides(argv: Sequence[str], default: str | None) -> None:
   if path is None:
     if overrides:
       raise UserError(f"--{overrides[0]} needs --config=FILE")
-    return
+    return None
   if not Path(path).is_file():
     known = ", ".join(sorted(p.name for p in CONFIGS.glob("[a-z]*.py")))
-    raise UserError(f"config file {path} does not exist; in {CONFIGS} there are: {known}")
+    raise UserError(
+      f"config file {path} does not exist; those in {CONFIGS} are: {known}"
+    )
   make = runpy.run_path(path).get("get_config")
   if make is None:
     raise UserError(f"config file {path} has no function get_config()")
@@ -119,15 +153,17 @@ def _check_overrides(argv: Sequence[str], default: str | None) -> None:
     config = make()
     for name in overrides:
       _check_override(config, name, path)
+  return make
 
 
 def _check_override(config: ConfigDict, name: str, path: str) -> None:
   where, part, kind = "config", config, ConfigDict
   for key in name.split(".")[1:]:
     if not isinstance(part, ConfigDict) or key not in part:
+      check_names([name.removeprefix("config.")], RENAMED_RUN | RENAMED_PREFERENCES)
       allowed = ", ".join(sorted(part)) if isinstance(part, ConfigDict) else "no keys"
       raise UserError(f"{where} has no key {key!r}; allowed are {allowed}")
     where, kind, part = f"{where}.{key}", part.get_type(key), part[key]
-  # Where a function may stand and none does, there is no type to read a value by.
+  # Without a value there is no type to parse the argument by.
   if kind is types.NoneType or callable(part) or isinstance(part, ConfigDict):
     raise UserError(f"--{name} can't be set on the command line; copy {path} and edit it")

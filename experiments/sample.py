@@ -1,7 +1,7 @@
-r"""Completions of a prompt that you type: `python -m experiments.sample --workdir=DIR`.
+r"""Samples completions of typed prompts: `python -m experiments.sample --workdir=DIR`.
 
-Prompts are read line by line until the end of input, or given once by `--prompt`. A newline
-inside a prompt is typed as `\n`; the prompts of the GSM8K config end in one.
+Prompts are read line by line until the end of input, or one is given by `--prompt`. Type a
+newline inside a prompt as `\n`; the prompts of the GSM8K config end in one.
 """
 
 import sys
@@ -14,16 +14,16 @@ from absl import flags
 
 from experiments import program
 from experiments.configuration import saved_run
+from pgax.rollout.scoring import completion_texts
+from pgax.training.batches import prompt_collator
 from pgax.training.policy import load_policy
-from pgax.training.problems import prompt_collator
-from pgax.training.rollout import completion_texts
 from pgax.types import Example
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
-_PROMPT = flags.DEFINE_string("prompt", None, "A prompt; typed in by default.")
-_GROUP = flags.DEFINE_integer("group", 4, "Completions of a prompt.", lower_bound=1)
-_TEMPERATURE = flags.DEFINE_float("temperature", 1.0, "0 is greedy.", lower_bound=0.0)
-_SEED = flags.DEFINE_integer("seed", 0, "Of the random draws.")
+_PROMPT = flags.DEFINE_string("prompt", None, "A prompt; read from standard input by default.")
+_GROUP = flags.DEFINE_integer("group", 4, "Completions per prompt.", lower_bound=1)
+_TEMPERATURE = flags.DEFINE_float("temperature", 1.0, "Sampling temperature; 0 decodes greedily.", lower_bound=0.0)
+_SEED = flags.DEFINE_integer("seed", 0, "Random seed.")
 
 
 def _prompts() -> Iterator[str]:
@@ -41,7 +41,9 @@ def main() -> int:
   workdir = Path(_WORKDIR.value)
   run = saved_run(workdir, with_task=False)
   policy = load_policy(run, workdir)
-  collate = prompt_collator(run, policy.tokenizer)
+  collate = prompt_collator(
+    run.data, policy.tokenizer, run.sampling.max_prompt_tokens
+  )
   sampler = policy.sampler
   key, status = jax.random.key(_SEED.value), 0
   for prompt in _prompts():
@@ -54,7 +56,7 @@ def main() -> int:
       continue
     key, draw_key = jax.random.split(key)
     rollout = sampler(policy.params, batch, draw_key, _TEMPERATURE.value, _GROUP.value)
-    tokens, mask, logp = jax.device_get((rollout.tokens, rollout.mask, rollout.logp))
+    tokens, mask, logp = jax.device_get((rollout.tokens, rollout.action_mask, rollout.logp))
     texts = completion_texts(policy.tokenizer, tokens[:1], mask[:1])[0]
     for text, total, length in zip(
       texts, np.sum(logp[0], -1), mask[0].sum(-1), strict=True

@@ -1,4 +1,4 @@
-"""Configs as JSON and back: a function is written as its name, and found again by it."""
+"""Configs as JSON and back: a function is written as its name."""
 
 import pkgutil
 import sys
@@ -7,23 +7,29 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from pgax.training import UserError
+from pgax.errors import UserError
 
 # In an entry, the name of the function itself; see `configuration`.
 FUNCTION = "function"
 _CALLABLE = "callable"
-# Settings that are a function as it is.
-_FUNCTIONS = ("reward", "step_reward", "answer")
+# Settings that are a function, not an entry of one.
+_FUNCTIONS = ("reward", "step_reward")
 
 
 def to_json(config: ConfigDict) -> dict[str, Any]:
-  """A config as JSON values; a function is written as `{"callable": "module:name"}`.
+  """Converts a config to JSON values.
 
-  Where only a function can stand, that is as the reward or as what an entry calls, it is
-  written as `module:name` alone.
+  A function is written as `{"callable": "module:name"}`; where only a function is allowed,
+  which is as a reward or as what an entry calls, it is `module:name` alone.
+
+  Args:
+    config: config of a run.
+
+  Returns:
+    JSON values.
 
   Raises:
-    UserError: if a value can't be written, or a function not be found again by its name.
+    UserError: if a value can't be written, or a function can't be imported by its name.
   """
   return {
     name: _plain(value, f"config.{name}", name in _FUNCTIONS)
@@ -33,7 +39,7 @@ def to_json(config: ConfigDict) -> dict[str, Any]:
 
 def _plain(value: Any, where: str, bare: bool = False) -> Any:
   match value:
-    case ConfigDict():  # one that stands in a tuple
+    case ConfigDict():  # inside a tuple
       return _plain(value.to_dict(), where)
     case Mapping() if all(isinstance(key, str) for key in value):
       return {k: _plain(x, f"{where}.{k}", k == FUNCTION) for k, x in value.items()}
@@ -43,34 +49,34 @@ def _plain(value: Any, where: str, bare: bool = False) -> Any:
       return value
   if not callable(value):
     raise UserError(
-      f"{where} is a {type(value).__name__}, which can't be saved with the run as it is. "
-      "Give texts, numbers, tuples, mappings of texts to them, and entry(function, "
-      "argument=...) of what makes anything else"
+      f"{where} is a {type(value).__name__}, which can't be saved with the run. Give "
+      "strings, numbers, tuples and mappings of them, and entry(function, argument=...) of "
+      "the function that makes anything else"
     )
   path = _path(value, where)
   return path if bare else {_CALLABLE: path}
 
 
 def _path(function: Callable, where: str) -> str:
-  """`module:name` of a function that another process finds there."""
+  """Returns the `module:name` that another process can import a function by."""
   module = getattr(function, "__module__", None) or ""
   path = f"{module}:{getattr(function, '__qualname__', '')}"
   try:
-    found = _on_path(module) and pkgutil.resolve_name(path) is function
+    importable = _on_path(module) and pkgutil.resolve_name(path) is function
   except (ImportError, AttributeError, ValueError):
-    found = False
-  if not found:
+    importable = False
+  if not importable:
     raise UserError(
-      f"{where} is {function!r}, which a later command could not find by its name. It has "
-      "to be a function at the top of a module that can be imported, which a config file "
-      "is not: put it into a file of its own in the folder that you start from, or give "
-      "entry(function, argument=...) of what makes it"
+      f"{where} is {function!r}, which a later command could not import. It must be a "
+      "function at the top level of a module that can be imported, which a config file is "
+      "not: put it into a file of its own in the folder that you start from, or give "
+      "entry(function, argument=...) of the function that makes it"
     )
   return path
 
 
 def _on_path(module: str) -> bool:
-  """Whether a module can be imported, and is not only there as this program's own."""
+  """Returns whether a module can be imported by other programs than this one."""
   top = module.partition(".")[0]
   if top == "__main__":
     return False
@@ -78,10 +84,16 @@ def _on_path(module: str) -> bool:
 
 
 def from_json(saved: Mapping[str, Any]) -> ConfigDict:
-  """The config that `to_json` wrote.
+  """Reads a config that `to_json` wrote.
+
+  Args:
+    saved: JSON values.
+
+  Returns:
+    The config.
 
   Raises:
-    UserError: if a function that it names is not there.
+    UserError: if a function that it names can't be imported.
   """
   try:
     values = {name: _resolved(value) for name, value in saved.items()}
@@ -97,14 +109,14 @@ def from_json(saved: Mapping[str, Any]) -> ConfigDict:
 
 
 def _resolved(value: Any) -> Any:
-  """A saved value with the functions that it names."""
+  """Replaces the names of functions in a saved value by the functions."""
   if isinstance(value, list):
     return tuple(map(_resolved, value))
   if not isinstance(value, Mapping):
     return value
   if _CALLABLE in value:
     return pkgutil.resolve_name(value[_CALLABLE])
-  found = {name: _resolved(item) for name, item in value.items()}
+  resolved = {name: _resolved(item) for name, item in value.items()}
   if FUNCTION in value:
-    found[FUNCTION] = pkgutil.resolve_name(value[FUNCTION])
-  return found
+    resolved[FUNCTION] = pkgutil.resolve_name(value[FUNCTION])
+  return resolved

@@ -1,10 +1,10 @@
 """Trains a reward model: `python -m experiments.train_reward --workdir=DIR`.
 
-The pairs are those of the config: generated ones by default, and for files a config with
-`entry(preference_files, train_path=..., held_out_path=...)`, of lines of JSON with
-`prompt`, `chosen` and `rejected`. `DIR/export` is then what
-`--config.reward_model.path` takes. Any setting can be changed by `--config.key=value`, and
-the same command goes on.
+The pairs are those of the config: generated ones by default; for files, a config with
+`entry(preference_files, train_path=..., held_out_path=...)`, whose lines are JSON objects
+with `prompt`, `chosen` and `rejected`. Pass `DIR/export` to a run as
+`--config.reward_model.path`. Any setting can be changed by `--config.key=value`. The same
+command continues an interrupted run.
 """
 
 import json
@@ -19,18 +19,22 @@ from pgax.training import train_on_preferences
 
 _CONFIG = program.define_config(str(program.CONFIGS / "_preferences.py"))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
+_LOGGERS = program.define_loggers()
 
 
 def main() -> int:
-  """Does the run, and tells how well pairs are told apart."""
+  """Trains, and prints the accuracy on held-out pairs."""
   config, workdir = _CONFIG.value, Path(_WORKDIR.value)
   run = freeze_preferences(config)
   record = json.loads(json.dumps(to_json(config)))
-  result = train_on_preferences(run, program.tokenizer(run.model_path), workdir, record)
+  tokenizer = program.tokenizer(run.model_path)
+  result = train_on_preferences(
+    run, tokenizer, workdir, record, loggers=_LOGGERS.value
+  )
   if not result.finished:
     print(
       f"\nInterrupted at step {int(result.state.step)} of {run.steps}; a checkpoint is "
-      "saved. Give the same command again to go on."
+      "saved. Give the same command again to continue."
     )
     return 130
   print(f"\naccuracy on held-out pairs: {result.accuracy:.1%}")

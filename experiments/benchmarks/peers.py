@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from experiments.benchmarks.workload import CONFIG, GROUP, NEW_TOKENS
 from pgax.models import hf
-from pgax.training import OptimizerConfig
+from pgax.learner import OptimizerConfig
 from pgax.types import Array, PyTree
 
 

@@ -114,7 +114,7 @@ def _skewed(params: PyTree) -> list[tuple[str, ...]]:
       max_tokens=NEW_TOKENS,
       slots=slots,
     )
-    lengths = np.asarray(rollout.mask).sum(-1).ravel()
+    lengths = np.asarray(rollout.action_mask).sum(-1).ravel()
     ideal = lengths.sum() / slots
     waves = lengths.reshape(-1, slots).max(-1).sum()
     cells = (len(lengths), slots, f"{lengths.mean():.1f}", int(steps))

@@ -25,12 +25,10 @@ from experiments.benchmarks.workload import (
   token_flops,
 )
 from pgax import algorithms
+from pgax.distributed import make_mesh
+from pgax.learner import Learner, OptimizerConfig, UpdateConfig, init_state, make_policy_step
+from pgax.learner.optimizer import make_optimizer
 from pgax.sampling import Options, sample
-from pgax.training import OptimizerConfig
-from pgax.training.learner import Learner
-from pgax.training.mesh import make_mesh
-from pgax.training.state import init_state, make_optimizer
-from pgax.training.step import make_train_step
 from pgax.types import Feedback
 
 _PEER = flags.DEFINE_enum("peer", None, ["transformers"], "Library to compare with.")
@@ -45,7 +43,12 @@ def main(argv: list[str]) -> None:
   """Measures and prints."""
   del argv
   pin(_THREADS.value)
-  learner = Learner(MODEL, algorithms.grpo(kl_coef=_KL_COEF), make_optimizer(_OPTIMIZER))
+  learner = Learner(
+    MODEL,
+    algorithms.grpo(kl_coef=_KL_COEF),
+    make_optimizer(_OPTIMIZER),
+    update=UpdateConfig(microbatches=_MICROBATCHES.value),
+  )
   state = init_state(learner, make_mesh(), seed=0)
   tokens, mask = prompts()
   rollout = sample(
@@ -60,7 +63,7 @@ def main(argv: list[str]) -> None:
   )
   rewards = np.random.default_rng(0).integers(0, 2, (PROMPTS, GROUP)).astype(np.float32)
   feedback = Feedback(jnp.asarray(rewards), jnp.ones(rewards.shape, bool))
-  step = make_train_step(learner, microbatches=_MICROBATCHES.value)
+  step = make_policy_step(learner)
   calls = {}
   if _PEER.value:
     peers = importlib.import_module("experiments.benchmarks.peers")
@@ -71,7 +74,7 @@ def main(argv: list[str]) -> None:
     calls[f"torch, model of {_PEER.value}"] = peers.make_update(
       model,
       whole.reshape(rows),
-      np.asarray(rollout.mask).reshape(rows),
+      np.asarray(rollout.action_mask).reshape(rows),
       rewards,
       prompt_tokens=PROMPT_TOKENS,
       optimizer=_OPTIMIZER,

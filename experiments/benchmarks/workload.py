@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.benchmarks.timing import measure
 from pgax.models import Decoder, DecoderConfig
-from pgax.models.partitioning import init_params
+from pgax.models.parameters import init_params
 from pgax.types import Array, PyTree
 
 CONFIG = DecoderConfig(

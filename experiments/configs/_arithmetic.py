@@ -1,25 +1,26 @@
 """The settings that all the arithmetic configs share; it is not a config by itself.
 
-Three-digit additions, worked in columns by a pupil who forgets to carry: imitating the
-worked solutions leaves a policy that is right where there is nothing to carry, about three
+Three-digit additions, worked in columns by a demonstrator who forgets to carry: imitating
+the worked solutions gives a policy that is right if there is nothing to carry, about three
 problems in ten. Policy gradients on the answer alone teach it to carry.
 
-Every algorithm goes over a rollout twice, in two halves: with a single optimizer step every
-ratio would be 1, and clips and surrogates would all do the same.
+Every algorithm makes two passes over a rollout, in two minibatches each: with a single
+optimizer step every ratio would be 1, and all clips and surrogates would do the same.
 """
 
 from ml_collections import ConfigDict
 
+from experiments.configs._warm_start import warm_start
 from experiments.configuration import entry, run_config
-from pgax.data import addition
 from pgax.rewards import final_answer
+from pgax.tasks import addition
 
 
 def get_config(name: str, algorithm: ConfigDict) -> ConfigDict:
-  """The addition job with a given algorithm.
+  """Makes the addition job with a given algorithm.
 
   Args:
-    name: of the run.
+    name: name of the run.
     algorithm: entry of the algorithm.
 
   Returns:
@@ -27,5 +28,13 @@ def get_config(name: str, algorithm: ConfigDict) -> ConfigDict:
   """
   algorithm.epochs = algorithm.minibatches = 2
   config = run_config(name, entry(addition, forget_carry=0.95), final_answer, algorithm)
-  config.steps, config.eval_every = 40, 2
+  set_lengths(config)
+  warm_start(config, steps=1000)
+  config.steps, config.evaluation.every = 40, 2
   return config
+
+
+def set_lengths(config: ConfigDict) -> None:
+  """Sets the length limits of three-digit additions, in bytes."""
+  config.sampling.max_prompt_tokens = 9
+  config.sampling.max_completion_tokens = 40

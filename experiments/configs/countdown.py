@@ -1,8 +1,8 @@
 """GRPO (arXiv 2402.03300) on countdown: reach a number with two operands, by trying.
 
-The pupil that the warm start imitates tries expressions such as `9*4=36 no`, and often
-gives up before one is right. The reward knows the answer only. It teaches to go on, and to
-try first what is promising.
+The demonstrator of the supervised start tries expressions such as `9*4=36 no`, and often
+gives up before one is right. The reward depends on the answer alone. It teaches the policy
+to continue, and to try promising expressions first.
 
 Command:
   python -m experiments.train --config=experiments/configs/countdown.py --workdir=runs/countdown
@@ -12,19 +12,19 @@ Expect: accuracy of 29.3 and 25.0 % after the warm start, and 72.3 and 76.6 % af
 
 from ml_collections import ConfigDict
 
+from experiments.configs._warm_start import warm_start
 from experiments.configuration import entry, run_config
 from pgax import algorithms
-from pgax.data import countdown
-from pgax.rewards import Countdown
+from pgax.tasks import Countdown, countdown
 
 
 def get_config() -> ConfigDict:
-  """The config, as absl's `--config` wants it."""
+  """Makes the config."""
   task = entry(countdown, operands=2, largest=20, patience=0.4, tries=4)
   algorithm = entry(algorithms.grpo, epochs=2, minibatches=2)
   config = run_config("countdown", task, entry(Countdown), algorithm)
   config.sampling.max_prompt_tokens = 14
-  config.sampling.max_tokens = 72
-  config.supervised.steps = config.supervised.optimizer.decay_steps = 2000
-  config.steps, config.eval_every = 60, 5
+  config.sampling.max_completion_tokens = 72
+  warm_start(config, steps=2000)
+  config.steps, config.evaluation.every = 60, 5
   return config

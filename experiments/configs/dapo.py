@@ -16,5 +16,5 @@ from pgax import algorithms
 
 
 def get_config() -> ConfigDict:
-  """The config, as absl's `--config` wants it."""
+  """Makes the config."""
   return _arithmetic.get_config("dapo", entry(algorithms.dapo, overlong_buffer=4))

@@ -11,11 +11,11 @@ from ml_collections import ConfigDict
 from experiments.configs import _arithmetic
 from experiments.configuration import entry
 from pgax import algorithms
-from pgax.rewards import addition_steps
+from pgax.tasks import addition_steps
 
 
 def get_config() -> ConfigDict:
-  """The config, as absl's `--config` wants it."""
+  """Makes the config."""
   config = _arithmetic.get_config("grpo_process", entry(algorithms.grpo_process))
   config.step_reward = addition_steps
   return config

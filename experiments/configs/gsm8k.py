@@ -13,14 +13,14 @@ from ml_collections import ConfigDict
 
 from experiments.configuration import entry, run_config
 from pgax import algorithms
-from pgax.data import gsm8k
 from pgax.rewards import final_answer
+from pgax.tasks import gsm8k
 
 EXCERPT = "tests/data/gsm8k"
 
 
 def get_config() -> ConfigDict:
-  """The config, as absl's `--config` wants it."""
+  """Makes the config."""
   task = entry(
     gsm8k,
     train_path=f"{EXCERPT}/train.jsonl",
@@ -31,12 +31,12 @@ def get_config() -> ConfigDict:
   config.optimizer.warmup_steps = 0  # or the one step would have a rate of 0
   config.supervised.steps = 2
   config.supervised.batch_size = 2
+  config.supervised.optimizer.learning_rate = 3e-3
   config.supervised.optimizer.warmup_steps = 1
-  config.supervised.optimizer.decay_steps = 0
-  config.sampling.prompts = 4
-  config.sampling.group = 2
+  config.sampling.prompts_per_step = 4
+  config.sampling.group_size = 2
   config.sampling.max_prompt_tokens = 1024
-  config.sampling.max_tokens = 1280
-  config.eval_problems = 8
+  config.sampling.max_completion_tokens = 1280
+  config.evaluation.problems = 8
   config.samples_every = 1
   return config

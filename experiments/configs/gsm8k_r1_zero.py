@@ -5,7 +5,7 @@ of GSM8K. The prompt is that of DeepSeek-R1 (arXiv 2501.12948), and the values t
 Stanford's CS336 (2025), assignment 5. A rollout is used for one optimizer step; 200 of 32
 prompts are less than an epoch of the 7,473 problems. A microbatch is one group of 8
 completions, the smallest part that a batch is computed in; CS336 takes 2 completions, which
-gives the same gradient. On D devices set `--config.microbatches` to 32 / D, and install
+gives the same gradient. On D devices set `--config.update.microbatches` to 32 / D, and install
 `.[math]` for the reward.
 
 Command:
@@ -19,13 +19,13 @@ from ml_collections import ConfigDict
 from experiments.configs.gsm8k import EXCERPT
 from experiments.configuration import entry, run_config
 from pgax import algorithms
-from pgax.data import gsm8k
 from pgax.data.templates import R1_ZERO
 from pgax.rewards import R1Zero
+from pgax.tasks import gsm8k
 
 
 def get_config() -> ConfigDict:
-  """The config, as absl's `--config` wants it."""
+  """Makes the config."""
   task = entry(
     gsm8k,
     train_path=f"{EXCERPT}/train.jsonl",
@@ -35,19 +35,18 @@ def get_config() -> ConfigDict:
   # On policy a clip never acts; there is no reference, and the deviation is the sample's.
   algorithm = entry(algorithms.grpo, kl_coef=0.0, ddof=1)
   config = run_config("gsm8k_r1_zero", task, entry(R1Zero), algorithm)
-  config.supervised.steps = 0
   config.optimizer.learning_rate = 1e-5
   config.optimizer.warmup_steps = 0
   config.optimizer.b1, config.optimizer.b2 = 0.9, 0.95
   config.optimizer.weight_decay = 0.0
   config.optimizer.clip_norm = 1.0
-  config.sampling.prompts, config.sampling.group = 32, 8
+  config.sampling.prompts_per_step, config.sampling.group_size = 32, 8
   config.sampling.temperature = 1.0
   config.sampling.max_prompt_tokens = 512
-  config.sampling.min_tokens, config.sampling.max_tokens = 4, 1024
-  config.sampling.stop = ("</answer>",)
-  config.microbatches = 32
-  config.steps, config.eval_every = 200, 10
-  config.eval_problems = 1319
+  config.sampling.min_tokens, config.sampling.max_completion_tokens = 4, 1024
+  config.sampling.stop_strings = ("</answer>",)
+  config.update.microbatches = 32
+  config.steps, config.evaluation.every = 200, 10
+  config.evaluation.problems = 1319
   config.scoring.workers = 2
   return config

@@ -14,5 +14,5 @@ from pgax import algorithms
 
 
 def get_config() -> ConfigDict:
-  """The config, as absl's `--config` wants it."""
+  """Makes the config."""
   return _arithmetic.get_config("reinforce_pp", entry(algorithms.reinforce_pp))

@@ -12,22 +12,22 @@ Expect: accuracy of 69.5 % after the warm start and 78.5 % after 200 steps (seed
 
 from ml_collections import ConfigDict
 
+from experiments.configs._warm_start import warm_start
 from experiments.configuration import entry, run_config
 from pgax import algorithms
-from pgax.data import reasoning_gym
-from pgax.rewards import ReasoningGym
+from pgax.tasks import ReasoningGym, reasoning_gym
 
 
 def get_config() -> ConfigDict:
-  """The config, as absl's `--config` wants it."""
+  """Makes the config."""
   settings = {"min_word_len": 3, "max_word_len": 4}
   task = entry(reasoning_gym, name="spell_backward", settings=settings)
   algorithm = entry(algorithms.grpo, epochs=2, minibatches=2)
   config = run_config("spell_backward", task, entry(ReasoningGym), algorithm)
   config.optimizer.learning_rate = 1e-3
-  config.sampling.prompts = 64
+  config.sampling.prompts_per_step = 64
   config.sampling.max_prompt_tokens = 56
-  config.sampling.max_tokens = 6
-  config.supervised.steps = config.supervised.optimizer.decay_steps = 400
-  config.steps, config.eval_every = 200, 10
+  config.sampling.max_completion_tokens = 6
+  warm_start(config, steps=400)
+  config.steps, config.evaluation.every = 200, 10
   return config

@@ -18,5 +18,5 @@ from pgax import algorithms
 
 
 def get_config() -> ConfigDict:
-  """The config, as absl's `--config` wants it."""
+  """Makes the config."""
   return _arithmetic.get_config("vapo", entry(algorithms.vapo, alpha=0.5))
