@@ -1,6 +1,6 @@
 """Problems, tokens and batches."""
 
-from pgax.data.countdown import countdown
+from pgax.tasks.countdown import countdown
 from pgax.data.demonstrations import (
   CollateDemonstrations,
   DemonstrationRows,
@@ -15,12 +15,12 @@ from pgax.data.preferences import (
   preference_files,
 )
 from pgax.data.prompts import CollatePrompts
-from pgax.data.reasoning_gym import reasoning_gym
+from pgax.tasks.reasoning_gym import reasoning_gym
 from pgax.data.rows import json_lines
 from pgax.data.solve_rates import filtered
 from pgax.data.sources import from_rows, gsm8k
 from pgax.data.tables import parquet, saved_dataset
-from pgax.data.tasks import Task, addition
+from pgax.data.task import Task, addition
 from pgax.data.tensorflow_datasets import tfds
 from pgax.data.tokenizer import byte_tokenizer, load_tokenizer
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from pgax.data.mixture import subset
 from pgax.data.prompts import CollatePrompts
-from pgax.data.tasks import Task
+from pgax.data.task import Task
 from pgax.types import Example
 
 

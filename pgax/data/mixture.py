@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from pgax.data.tasks import Subset, Task
+from pgax.data.task import Subset, Task
 from pgax.types import Example
 
 # Where the metadata of a problem have the name of its task.

@@ -9,7 +9,7 @@ import numpy as np
 from pgax.data.demonstrations import CollateDemonstrations
 from pgax.data.prompts import PromptBatch, pad
 from pgax.data.rows import json_lines
-from pgax.data.tasks import AdditionProblems, addition, worked_sum
+from pgax.tasks.addition import AdditionProblems, addition, worked_sum
 from pgax.types import Example
 
 _FIELDS = ("prompt", "chosen", "rejected")

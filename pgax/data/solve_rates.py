@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pgax.data.mixture import subset
-from pgax.data.tasks import Task
+from pgax.data.task import Task
 
 
 def read_solve_rates(path: str | Path) -> dict[str, float | None]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pgax.data.fields import GSM8KFields, ParseFn
 from pgax.data.rows import Rows, json_lines
-from pgax.data.tasks import Task
+from pgax.data.task import Task
 from pgax.types import Example
 
 

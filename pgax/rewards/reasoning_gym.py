@@ -75,7 +75,7 @@ def _verifier(name: str, settings: str) -> Any:
 class ReasoningGym:
   """Scores an answer by the verifier of the task that the problem is of.
 
-  For problems of `pgax.data.reasoning_gym`, whose metadata name the task. The answer is
+  For problems of `pgax.tasks.reasoning_gym`, whose metadata name the task. The answer is
   what stands in the last `<answer>...</answer>`; or else behind the last `####`, to the end
   of the line; or else the whole completion. Some verifiers give a part of the reward for an
   answer that is nearly right.
@@ -118,7 +118,7 @@ class ReasoningGym:
     if missing:
       raise ValueError(
         f"the metadata has no {sorted(missing)}; ReasoningGym scores problems of "
-        "pgax.data.reasoning_gym"
+        "pgax.tasks.reasoning_gym"
       )
     name = metadata["task"]
     if name in EVALUATING and not self.evaluate:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from pgax.algorithms import Algorithm
-from pgax.data.tasks import Task
+from pgax.data.task import Task
 from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
 from pgax.rewards.answers import marked_answer

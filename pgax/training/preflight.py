@@ -17,7 +17,7 @@ from pgax.data.demonstrations import CollateDemonstrations
 from pgax.data.mixture import first_of_each
 from pgax.models import hf
 from pgax.models.decoder import Decoder
-from pgax.rewards.code.sandbox import Limits
+from pgax.sandbox.process import Limits
 from pgax.rewards.pool import Job, Scorer
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError

@@ -9,7 +9,7 @@ import jax
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.pipeline import batches
-from pgax.data.tasks import fingerprint
+from pgax.data.task import fingerprint
 from pgax.models import hf, lora
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import batch_sharding, param_shardings

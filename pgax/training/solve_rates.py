@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from pgax.data.prompts import CollatePrompts
-from pgax.data.tasks import fingerprint
+from pgax.data.task import fingerprint
 from pgax.rewards.pool import Scorer
 from pgax.training.errors import UserError
 from pgax.training.metrics import read_lines

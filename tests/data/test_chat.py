@@ -5,7 +5,7 @@ import pytest
 from pgax.data import CollatePrompts, byte_tokenizer
 from pgax.data.chat import Chat
 from pgax.data.limits import within_limit
-from pgax.data.tasks import Task
+from pgax.data.task import Task
 from pgax.types import Example
 
 # That of Qwen's models, in short; the byte tokenizer's own marks in the place of theirs.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pgax.data import countdown
-from pgax.data.countdown import is_held_out
+from pgax.tasks.countdown import is_held_out
 from pgax.rewards import Countdown
 from pgax.rewards.expressions import parse_expression
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pgax.rewards.code.sandbox import Level, Limits, Process, SandboxError, best_level
+from pgax.sandbox.process import Level, Limits, Process, SandboxError, best_level
 
 # Small enough to be reached at no cost, and far below what the attempts go to.
 _LIMITS = Limits(seconds=10.0, memory=256 * 2**20, processes=8, file_size=2**16)

@@ -10,7 +10,7 @@ from reasoning_gym.factory import DATASETS
 
 from pgax.data import reasoning_gym
 from pgax.rewards import ReasoningGym
-from pgax.rewards.reasoning_gym import EVALUATING
+from pgax.tasks.reasoning_gym import EVALUATING
 
 SUMS = {"min_terms": 2, "max_terms": 3, "max_digits": 1}
 REWARD = ReasoningGym()

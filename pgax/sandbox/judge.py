@@ -14,7 +14,7 @@ import os
 import sys
 from typing import Any
 
-from pgax.rewards.code.proxy import Candidate, UnsupportedError
+from pgax.sandbox.proxy import Candidate, UnsupportedError
 
 
 def _names(tree: ast.AST) -> tuple[set[str], set[str]]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from pgax.rewards.code.isolation import FOLDER
+from pgax.sandbox.isolation import FOLDER
 
 # From the strongest to the weakest.
 Level = Literal["bubblewrap", "namespaces", "limits"]

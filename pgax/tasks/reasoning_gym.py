@@ -5,9 +5,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from pgax.data.tasks import Task
+from pgax.data.task import Task
 from pgax.data.templates import fill
-from pgax.rewards.reasoning_gym import make_dataset
+from pgax.tasks.reasoning_gym import make_dataset
 from pgax.types import Example
 
 # How often a training problem that is a held-out one is drawn again.

@@ -7,8 +7,8 @@ import builtins
 import operator
 from typing import Any
 
-from pgax.rewards.code.channel import decode, encode, receive, send
-from pgax.rewards.code.operators import BINARY, COMPARISONS, UNARY
+from pgax.sandbox.channel import decode, encode, receive, send
+from pgax.sandbox.operators import BINARY, COMPARISONS, UNARY
 
 _BUILTINS = {
   **UNARY,

@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from pgax.rewards.code.channel import ChannelError, decode, encode, receive, send
-from pgax.rewards.code.operators import BINARY, COMPARISONS, UNARY
+from pgax.sandbox.channel import ChannelError, decode, encode, receive, send
+from pgax.sandbox.operators import BINARY, COMPARISONS, UNARY
 
 # Where an object is from, as the test says and not the candidate: a global that the test
 # names, or an attribute of what is not empty here; a global with the name of a class; an

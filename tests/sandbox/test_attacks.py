@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pgax.rewards.code import Code, Limits, isolation_report
-from pgax.rewards.code.sandbox import LEVELS, Process, available
+from pgax.sandbox.process import LEVELS, Process, available
 from tests.waiting import eventually
 
 # Small: an attack that is not stopped early is stopped at the limit.

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgax.rewards.code import Code, IsolationWarning, Limits, extract_code
-from pgax.rewards.code.channel import ChannelError, decode, encode
-from pgax.rewards.code.sandbox import LEVELS, Process, SandboxError, available, best_level
+from pgax.sandbox.channel import ChannelError, decode, encode
+from pgax.sandbox.process import LEVELS, Process, SandboxError, available, best_level
 from pgax.rewards.pool import Job, Pool
 
 CODE = Code(partial=True)
@@ -221,7 +221,7 @@ def test_levels(level):
 
 
 def test_weak_isolation_is_said(monkeypatch):
-  monkeypatch.setattr("pgax.rewards.code.reward.best_level", lambda: "limits")
+  monkeypatch.setattr("pgax.rewards.code.best_level", lambda: "limits")
   with pytest.warns(IsolationWarning, match="isolated by limits .* NOT isolated: network"):
     assert Code()("", "def f(): return 1", "assert f() == 1")["reward"] == 1.0
   assert best_level() in LEVELS

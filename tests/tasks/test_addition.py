@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgax.data import Task, addition
-from pgax.data.tasks import is_held_out, worked_sum
+from pgax.tasks.addition import is_held_out, worked_sum
 from pgax.rewards import final_answer
 from pgax.types import Example
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgax.rewards.answers import marked_answer
-from pgax.rewards.voting import majority_at_k
+from pgax.evaluation.voting import majority_at_k
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pgax.data.tasks import HELD_OUT_FRACTION, Task
+from pgax.tasks.addition import HELD_OUT_FRACTION, Task
 from pgax.data.templates import fill
 from pgax.rewards.math import MARKER
 from pgax.types import Example

@@ -20,10 +20,10 @@ from typing import Any
 
 def _load_neighbours() -> None:
   """Lets files beside this one be imported by their names, without importing pgax."""
-  for name in ("pgax", "pgax.rewards", "pgax.rewards.code"):
+  for name in ("pgax", "pgax.sandbox"):
     sys.modules[name] = types.ModuleType(name)
   here = os.path.dirname(os.path.abspath(__file__))
-  sys.modules["pgax.rewards.code"].__path__ = [here]
+  sys.modules["pgax.sandbox"].__path__ = [here]
 
 
 def _program(task: dict[str, Any]) -> Callable[[], None]:
@@ -32,11 +32,11 @@ def _program(task: dict[str, Any]) -> Callable[[], None]:
     case "script":
       return lambda: _run_script(task["code"])
     case "candidate":
-      from pgax.rewards.code import candidate
+      from pgax.sandbox import candidate
 
       return lambda: candidate.serve(task["code"], *task["fds"])
     case _:
-      from pgax.rewards.code import isolation, judge
+      from pgax.sandbox import isolation, judge
 
       def run() -> None:
         isolation.hide_memory()
@@ -74,7 +74,7 @@ def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
 def main() -> None:
   """Isolates the process, and runs what it is given."""
   _load_neighbours()
-  from pgax.rewards.code import isolation
+  from pgax.sandbox import isolation
 
   with os.fdopen(int(sys.argv[1])) as file:
     task = json.load(file)

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pgax.rewards.code.report import isolation_report
-from pgax.rewards.code.sandbox import (
+from pgax.sandbox.report import isolation_report
+from pgax.sandbox.process import (
   Level,
   Limits,
   Process,
