@@ -1,0 +1,85 @@
+"""The process of the tested code, which answers calls and never receives expected results.
+
+No other process trusts this one, because the tested code can modify all of it.
+"""
+
+import builtins
+import operator
+from typing import Any
+
+from pgax.sandbox.channel import decode, encode, receive, send
+from pgax.sandbox.operators import BINARY, COMPARISONS, UNARY
+
+_BUILTINS = {
+  **UNARY,
+  **COMPARISONS,
+  **BINARY,
+  "bool": bool,
+  "contains": operator.contains,
+  "delattr": delattr,
+  "delitem": operator.delitem,
+  "enter": lambda manager: type(manager).__enter__(manager),
+  "exit": lambda manager: type(manager).__exit__(manager, None, None, None),
+  "getitem": operator.getitem,
+  "iter": iter,
+  "len": len,
+  "next": next,
+  "repr": repr,
+  "setattr": setattr,
+  "setitem": operator.setitem,
+  "str": str,
+}
+
+
+def serve(code: str, requests: int, responses: int) -> None:
+  """Runs the code, then answers requests until the judge closes the connection.
+
+  Args:
+    code: source of the tested code.
+    requests: file descriptor that requests are read from.
+    responses: file descriptor that responses are written to.
+  """
+  namespace: dict[str, Any] = {"__name__": "solution"}
+  objects: list[Any] = []
+
+  def refer(value: Any) -> int:
+    objects.append(value)
+    return len(objects) - 1
+
+  def answer(request: dict) -> dict:
+    if request["op"] == "load":
+      exec(compile(code, "<solution>", "exec"), namespace)
+      return {"names": [name for name in namespace if isinstance(name, str)]}
+    if request["op"] == "global":
+      return {"value": encode(namespace[request["name"]], refer)}
+    target = objects[request["target"]]
+    args = decode(request["args"], objects.__getitem__)
+    kwargs = decode(request["kwargs"], objects.__getitem__)
+    match request["op"]:
+      case "attribute":
+        result = getattr(target, *args)
+      case "builtin":
+        result = _BUILTINS[request["name"]](target, *args)
+      case _:
+        result = target(*args, **kwargs)
+    # The call may have modified its arguments in place.
+    arguments = {"args": encode(args, refer), "kwargs": encode(kwargs, refer)}
+    return {"value": encode(result, refer)} | arguments
+
+  while True:
+    request = receive(requests)
+    try:
+      response = answer(request)
+    except BaseException as error:
+      response = {"error": _describe(error)}
+    send(responses, response)
+
+
+def _describe(error: BaseException) -> list[str]:
+  """Returns the nearest builtin class of an exception and its message."""
+  classes = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
+  names = [name for name in classes if hasattr(builtins, name)]
+  try:
+    return [names[0], str(error)[:500]]
+  except BaseException:
+    return [names[0], ""]
