@@ -15,14 +15,14 @@ from pgax.ops import (
   surrogates,
   values,
 )
-from pgax.types import Batch, Example, Feedback, Rollout, Scored, SurrogateLoss
+from pgax.types import AdvantageInputs, Batch, Example, Feedback, Rollout, SurrogateLoss
 
 __all__ = [
+  "AdvantageInputs",
   "Batch",
   "Example",
   "Feedback",
   "Rollout",
-  "Scored",
   "SurrogateLoss",
   "advantages",
   "aggregation",

@@ -1,8 +1,15 @@
 """The pytrees that cross folder borders, and the protocols of the functions.
 
-Every array has its leading axes in one order: `N` prompts, `G` completions of each
-prompt, `T` completion tokens (`P` prompt tokens). The group is an axis, never a layout
-convention, so a reduction over a group is a reduction over the last axis of `[N, G]`.
+Leading axes always come in the same order: `N` prompts, `G` completions per prompt, `T`
+completion tokens (`P` prompt tokens). The group is an axis, so a reduction over a group is
+a reduction over the last axis of `[N, G]`.
+
+Three masks say different things of a token, and are equal only in single-turn runs:
+
+- `token_mask`: the token exists, and later tokens attend to it.
+- `action_mask`: the policy sampled it, so it has a log-probability. The tokens of an
+  environment's reply exist but are no actions.
+- `loss_mask`: it takes part in this update. Every such token is an action.
 """
 
 import dataclasses
@@ -15,7 +22,7 @@ import jax
 
 Array = jax.Array
 PyTree = Any
-# What a reward function is told of a problem of which nothing else is known.
+# Metadata passed to reward functions for problems that have none.
 NO_METADATA: Mapping[str, Any] = types.MappingProxyType({})
 
 
@@ -25,21 +32,25 @@ class Rollout:
 
   Attributes:
     prompt_tokens: `[N, P]` int32, right-padded.
-    prompt_mask: `[N, P]` bool, true on real prompt tokens.
+    prompt_mask: `[N, P]` bool, true on prompt tokens.
     tokens: `[N, G, T]` int32, 0 on padding.
-    mask: `[N, G, T]` bool, true on tokens that were sampled, EOS included.
-    logp: `[N, G, T]` float32, log-probability (nats) under the policy, that is under
-      `softmax(logits / temperature)`; 0 on padding.
-    sample_logp: `[N, G, T]` float32, log-probability (nats) under the distribution that
-      was really sampled from; 0 on padding, and everywhere when decoding greedily.
-    finished: `[N, G]` bool, true where a completion ended by EOS or a stop sequence, and
-      not by the length limit.
+    token_mask: `[N, G, T]` bool, true on tokens that exist, EOS included.
+    action_mask: `[N, G, T]` bool, true on tokens that the policy sampled, EOS included; a
+      subset of `token_mask`.
+    logp: `[N, G, T]` float32, log-probabilities (nats) under the policy, which is
+      `softmax(logits / temperature)`; ignored outside of `action_mask`.
+    sample_logp: `[N, G, T]` float32, log-probabilities (nats) under the distribution that
+      the tokens were sampled from, 0 everywhere in greedy decoding; ignored outside of
+      `action_mask`.
+    finished: `[N, G]` bool, true on completions that ended by EOS or a stop string, false
+      on those cut at the length limit.
   """
 
   prompt_tokens: Array
   prompt_mask: Array
   tokens: Array
-  mask: Array
+  token_mask: Array
+  action_mask: Array
   logp: Array
   sample_logp: Array
   finished: Array
@@ -47,16 +58,16 @@ class Rollout:
 
 @flax.struct.dataclass
 class Feedback:
-  """What was said of the completions of a rollout.
+  """The rewards of the completions of a rollout.
 
   Attributes:
-    rewards: `[N, G]` float32; may hold anything where not valid.
+    rewards: `[N, G]` float32; ignored where not valid.
     valid: `[N, G]` bool, false on completions that could not be scored.
     greedy_rewards: `[N]` float32, reward of each prompt's greedy completion, nan where it
-      could not be scored; None where the algorithm asks for none.
+      could not be scored; None for algorithms without a greedy baseline.
     step_rewards: `[N, G, T]` float32, the reward of a step at the token that ends it; None
-      where steps are not rewarded.
-    step_ends: `[N, G, T]` bool, true on tokens that end a step; None as above.
+      where steps have no rewards.
+    step_ends: `[N, G, T]` bool, true on tokens that end a step; None with `step_rewards`.
   """
 
   rewards: Array
@@ -67,28 +78,27 @@ class Feedback:
 
 
 @flax.struct.dataclass
-class Scored:
-  """What an advantage function sees of a scored rollout.
+class AdvantageInputs:
+  """The inputs of an advantage function, made by `algorithms.prepare`.
 
   Attributes:
-    rewards: `[N, G]` float32, shaped, and KL penalty already subtracted where the
-      algorithm puts it in the reward; 0 where not valid.
+    rewards: `[N, G]` float32, shaped, less the KL penalty where the algorithm puts it in
+      the reward; 0 where not valid.
     valid: `[N, G]` bool, false on completions that could not be scored.
-    mask: `[N, G, T]` bool, true on sampled tokens of valid completions.
-    penalty: `[N, G, T]` float32, what of the KL penalty was subtracted for each token, its
-      coefficient included; 0 where there is none.
-    baseline: float32 scalar, the algorithm's baseline from the steps before; None if it
-      keeps none.
-    values: `[N, G, T]` float32, the critic's value before each token; None without one.
-    greedy_rewards: `[N]` float32, as in `Feedback` but 0 where it could not be scored:
-      nothing of that prompt is valid then.
+    action_mask: `[N, G, T]` bool, true on the actions of valid completions.
+    penalty: `[N, G, T]` float32, the KL penalty subtracted for each action, its coefficient
+      included; 0 without a penalty in the reward.
+    baseline: float32 scalar, the moving average kept by the algorithm; None without one.
+    values: `[N, G, T]` float32, the critic's value before each action; None without one.
+    greedy_rewards: `[N]` float32, as in `Feedback`, and 0 where the greedy completion could
+      not be scored (no completion of that prompt is valid then).
     step_rewards: `[N, G, T]` float32, as in `Feedback`.
-    step_ends: `[N, G, T]` bool, as in `Feedback`, true on real tokens only.
+    step_ends: `[N, G, T]` bool, as in `Feedback`, true on actions only.
   """
 
   rewards: Array
   valid: Array
-  mask: Array
+  action_mask: Array
   penalty: Array
   baseline: Array | None = None
   values: Array | None = None
@@ -99,43 +109,50 @@ class Scored:
 
 @flax.struct.dataclass
 class Batch:
-  """A training batch: a rollout with everything the loss needs, aligned to its tokens.
+  """A training batch: a rollout and all data that the loss needs, aligned to its tokens.
 
   Attributes:
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool.
     tokens: `[N, G, T]` int32.
-    mask: `[N, G, T]` bool, true on tokens that take part in the update.
-    rewards: `[N, G]` float32, as in `Scored`.
-    valid: `[N, G]` bool, as in `Scored`.
+    token_mask: `[N, G, T]` bool, true on tokens that exist; see `Rollout`.
+    loss_mask: `[N, G, T]` bool, true on actions that take part in the update. The arrays
+      below are 0 elsewhere.
+    rewards: `[N, G]` float32; see `AdvantageInputs`.
+    valid: `[N, G]` bool; see `AdvantageInputs`.
     advantages: `[N, G, T]` float32.
     weights: `[N, G, T]` float32, the weight of every token's loss in the global batch.
-    old_logp: `[N, G, T]` float32, log-probability (nats) under the policy that the
-      update starts from.
-    ref_logp: `[N, G, T]` float32, log-probability (nats) under the reference policy.
-    correction: `[N, G, T]` float32, weight that makes up for a sampler whose probabilities
-      are not the trainer's; 1 where the algorithm does not correct.
-    imitation: `[N, G, T]` float32, weight of every token's negative log-likelihood; None
-      where the algorithm imitates nothing.
-    old_values: `[N, G, T]` float32, the critic's values before the update; None without
-      one.
-    targets: `[N, G, T]` float32, what the critic is to learn; None without one.
+    old_logp: `[N, G, T]` float32, log-probabilities (nats) under the policy that the
+      update starts from; None where the algorithm does not need them, since the ratio to
+      that policy is 1.
+    ref_logp: `[N, G, T]` float32, log-probabilities (nats) under the reference policy;
+      None without a reference.
+    sampler_weights: `[N, G, T]` float32, weights that correct for a sampler whose
+      probabilities differ from the trainer's; 1 where the algorithm does not correct.
+    nll_weights: `[N, G, T]` float32, the weight of every token's negative log-likelihood;
+      None for algorithms without that term.
+    old_values: `[N, G, T]` float32, the critic's values before the update; None without a
+      critic.
+    targets: `[N, G, T]` float32, the critic's targets; None without a critic.
+    rollout_logp: `[N, G, T]` float32, `Rollout.logp` on the loss mask, for metrics.
   """
 
   prompt_tokens: Array
   prompt_mask: Array
   tokens: Array
-  mask: Array
+  token_mask: Array
+  loss_mask: Array
   rewards: Array
   valid: Array
   advantages: Array
   weights: Array
-  old_logp: Array
-  ref_logp: Array
-  correction: Array
-  imitation: Array | None = None
+  old_logp: Array | None
+  ref_logp: Array | None
+  sampler_weights: Array
+  nll_weights: Array | None = None
   old_values: Array | None = None
   targets: Array | None = None
+  rollout_logp: Array | None = None
 
 
 @flax.struct.dataclass
@@ -157,7 +174,12 @@ class DemonstrationRows:
 
 
 class SurrogateLoss(NamedTuple):
-  """A per-token loss, never reduced, and where the clip took the gradient away."""
+  """A per-token loss, never reduced, and the tokens at which a clip acts.
+
+  Attributes:
+    loss: `[..., T]` float32.
+    clipped: `[..., T]` bool.
+  """
 
   loss: Array
   clipped: Array
@@ -168,11 +190,11 @@ class Example:
   """One problem, as text.
 
   Attributes:
-    prompt: what the policy is given.
-    ground_truth: what the reward function compares with.
+    prompt: the text that the policy continues.
+    ground_truth: the text that the reward function compares with.
     solution: a worked solution, the target of supervised training; may be empty.
-    metadata: what else is known of the problem, such as its tests or its difficulty; the
-      reward function sees it, the policy does not.
+    metadata: further facts about the problem, such as its tests or its difficulty; visible
+      to the reward function, not to the policy.
   """
 
   prompt: str
@@ -182,59 +204,62 @@ class Example:
 
 
 class AdvantageFn(Protocol):
-  """Scored rollout to advantages, `[N, G]` per completion or `[N, G, T]` per token."""
+  """Computes advantages, `[N, G]` per completion or `[N, G, T]` per token."""
 
-  def __call__(self, scored: Scored) -> Array: ...
+  def __call__(self, inputs: AdvantageInputs) -> Array: ...
 
 
 class SurrogateFn(Protocol):
-  """Live log-probabilities `[N, G, T]` and the batch to a per-token loss."""
+  """Computes a per-token loss from log-probabilities `[N, G, T]` and the batch.
+
+  Only `logp` is differentiated; the batch is data.
+  """
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss: ...
 
 
 class AggregationFn(Protocol):
-  """Mask `[..., T]` of the global batch to the weight of every token, same shape."""
+  """Computes the weight of every token from the global batch's loss mask `[..., T]`."""
 
   def __call__(self, mask: Array) -> Array: ...
 
 
 class DivergenceFn(Protocol):
-  """Log-probabilities of policy and reference to a per-token estimate of their KL."""
+  """Estimates KL(policy || reference) per token from the log-probabilities of both."""
 
   def __call__(self, logp: Array, ref_logp: Array) -> Array: ...
 
 
 class ShapingFn(Protocol):
-  """Rewards `[N, G]`, which of them are valid, and their rollout, to shaped rewards."""
+  """Shapes rewards `[N, G]`, given which of them are valid and their rollout."""
 
   def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array: ...
 
 
-class KeepFn(Protocol):
-  """Which completions take part in the update, `[N, G]` bool.
+class CompletionFilterFn(Protocol):
+  """Selects the completions that take part in the update, `[N, G]` bool.
 
-  It is given rewards `[N, G]` before any shaping (0 where not valid), which of them are
-  valid, and their rollout. What is not valid takes no part, whatever it says.
+  Its `rewards` `[N, G]` are not shaped, and 0 where not valid. A completion that is not
+  valid never takes part, even if the filter selects it.
   """
 
   def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array: ...
 
 
-class CorrectionFn(Protocol):
-  """Log-probabilities by trainer and sampler, and the mask, to a weight for every token."""
+class SamplerCorrectionFn(Protocol):
+  """Computes a weight for every token from the trainer's and the sampler's nats."""
 
   def __call__(self, old_logp: Array, rollout_logp: Array, mask: Array) -> Array: ...
 
 
 class ValueLossFn(Protocol):
-  """How outputs of the critic's head become values, and what the head is trained by."""
+  """Turns outputs of the critic's head into values, and into a loss."""
 
   def values(self, outputs: Array) -> Array:
-    """Outputs of the head to values, in units of reward."""
+    """Values, in units of reward, from outputs of the head."""
 
   def __call__(self, outputs: Array, batch: Batch) -> Array:
-    """Outputs `[N, G, T]` and the batch to a per-token loss."""
+    """A per-token loss from outputs `[N, G, T]` and the batch."""
 
 
 class StepReward(NamedTuple):
@@ -242,7 +267,7 @@ class StepReward(NamedTuple):
 
   Attributes:
     end: number of characters of the completion up to the end of the step.
-    reward: of the step.
+    reward: the step's reward.
   """
 
   end: int
@@ -250,7 +275,7 @@ class StepReward(NamedTuple):
 
 
 class StepRewardFn(Protocol):
-  """What a `RewardFn` is given, to the rewards of the completion's steps."""
+  """Rewards the steps of a completion, given the arguments of a `RewardFn`."""
 
   def __call__(
     self, prompt: str, completion: str, ground_truth: str, metadata: Mapping[str, Any]
@@ -258,17 +283,17 @@ class StepRewardFn(Protocol):
 
 
 class AnswerFn(Protocol):
-  """The answer in a completion's text, or None if there is none."""
+  """Extracts the answer from a completion's text; None if there is none."""
 
   def __call__(self, text: str) -> str | None: ...
 
 
 class RewardFn(Protocol):
-  """Prompt, completion, ground truth and metadata to named scores, `reward` among them.
+  """Scores a completion: a mapping of named scores, `reward` among them.
 
-  The scores beside `reward` are its parts, logged apart as `reward/NAME`.
-  A completion that cannot be scored has a `reward` of nan: it then takes no part in the
-  statistics of its group, which is not the same as a reward of 0.
+  The other scores are logged as `reward/NAME`. A completion that cannot be scored has a
+  `reward` of nan: it is then left out of the statistics of its group, whereas a reward of 0
+  would count.
   """
 
   def __call__(

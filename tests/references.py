@@ -17,7 +17,7 @@ def group(rewards: np.ndarray, valid: np.ndarray, formula) -> np.ndarray:
 
 
 def rloo(values: list[float]) -> list[float]:
-  """Reward less the mean of the others."""
+  """Reward minus the mean of the others."""
   if len(values) == 1:
     return [0.0]
   out = []
@@ -28,12 +28,12 @@ def rloo(values: list[float]) -> list[float]:
 
 
 def dr_grpo(values: list[float]) -> list[float]:
-  """Reward less the mean."""
+  """Reward minus the mean."""
   return [value - sum(values) / len(values) for value in values]
 
 
 def grpo(values: list[float], ddof: int, eps: float) -> list[float]:
-  """Reward less the mean, over the deviation."""
+  """Reward minus the mean, over the deviation."""
   if not values or max(values) == min(values):
     return [0.0] * len(values)
   mean = sum(values) / len(values)
@@ -59,7 +59,7 @@ def weights(mask: np.ndarray, kind: str, max_length: int = 1) -> np.ndarray:
 def clipped(
   logp: float, old_logp: float, advantage: float, low: float, high: float, dual=None
 ) -> tuple[float, float]:
-  """PPO's loss of one token and its derivative with respect to `logp`."""
+  """PPO's loss of one token and its derivative by `logp`."""
   ratio = math.exp(logp - old_logp)
   plain, bounded = -advantage * ratio, -advantage * min(max(ratio, 1 - low), 1 + high)
   loss, slope = (plain, plain) if plain >= bounded else (bounded, 0.0)
@@ -105,8 +105,8 @@ def token_surrogate(
     tau = 1.0 if advantage > 0 else 1.05
     gate = 1 / (1 + math.exp(-tau * (ratio - 1)))
     return -advantage * 4 / tau * gate, -advantage * 4 * gate * (1 - gate) * ratio
-  moved = math.exp(logp) - math.exp(old_logp)  # dppo
-  far = (advantage > 0 and moved > 0.2) or (advantage < 0 and moved < -0.2)
+  change = math.exp(logp) - math.exp(old_logp)  # dppo
+  far = (advantage > 0 and change > 0.2) or (advantage < 0 and change < -0.2)
   return -advantage * ratio, 0.0 if far else -advantage * ratio
 
 
@@ -166,8 +166,8 @@ def p3o(log_ratios, rewards, clip: float, form: str) -> tuple[float, list[float]
       (loss_i, by_i), (loss_j, by_j) = one(i, j), one(j, i)
       return loss_i + loss_j, by_i, by_j
     weight = (rewards[i] - rewards[j]) / 2 * rho[i] * rho[j]
-    moved = log_ratios[i] - log_ratios[j]
-    plain, bounded = -weight * moved, -weight * min(max(moved, -clip), clip)
+    difference = log_ratios[i] - log_ratios[j]
+    plain, bounded = -weight * difference, -weight * min(max(difference, -clip), clip)
     slope = -weight if plain >= bounded else 0.0
     return max(plain, bounded), slope, -slope
 

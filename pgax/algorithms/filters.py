@@ -1,4 +1,4 @@
-"""Filters: which completions, and which groups, an update is worth computing for."""
+"""Filters: which completions take part in the update, and which groups carry a signal."""
 
 import jax.numpy as jnp
 
@@ -6,13 +6,13 @@ from pgax.types import Array, Rollout
 
 
 def finished(rewards: Array, valid: Array, rollout: Rollout) -> Array:
-  """Completions that ended by themselves; those cut at the limit are left out.
+  """DAPO's overlong filter: drops completions that were cut at the length limit.
 
-  For `Algorithm.keep`. Source: the overlong filter of DAPO, arXiv 2503.14476, section 3.4.
+  For `Algorithm.completion_filter`. Source: arXiv 2503.14476, section 3.4.
 
   Args:
-    rewards: `[N, G]`, of no concern here.
-    valid: `[N, G]` bool, likewise.
+    rewards: `[N, G]` rewards, ignored.
+    valid: `[N, G]` bool, ignored.
     rollout: the completions.
 
   Returns:
@@ -23,16 +23,16 @@ def finished(rewards: Array, valid: Array, rollout: Rollout) -> Array:
 
 
 def informative(rewards: Array, valid: Array) -> Array:
-  """Groups with two different rewards: only they have a group advantage that is not 0.
+  """DAPO's dynamic sampling: groups whose rewards are not all equal.
 
-  Source: dynamic sampling of DAPO, arXiv 2503.14476, section 3.2.
+  In all other groups every group advantage is 0. Source: arXiv 2503.14476, section 3.2.
 
   Args:
-    rewards: `[..., G]`; may hold anything where not valid.
+    rewards: `[..., G]` rewards; ignored where not valid.
     valid: `[..., G]` bool, the completions that could be scored.
 
   Returns:
-    `[...]` bool; false for a group with nothing valid.
+    `[...]` bool; false for a group without a valid completion.
   """
   valid = jnp.asarray(valid, bool)
   highest = jnp.max(rewards, axis=-1, where=valid, initial=-jnp.inf)

@@ -13,25 +13,25 @@ from pgax.types import Array, Batch
 
 
 class LossSums(NamedTuple):
-  """Sums over the tokens of a batch, or of a part of one: parts add up.
+  """Sums over the tokens of a batch, or of a part of one; the sums of parts add up.
 
   Attributes:
-    policy: `sum(weights * correction * surrogate)`.
-    kl: `sum(weights * estimator)` of a penalty in the loss, its coefficient left out.
-    imitation: `sum(imitation * -logp)`, its coefficient included.
-    value: `sum(weights * value loss)`, its coefficient left out.
+    policy: `sum(weights * sampler_weights * surrogate)`.
+    kl: `sum(weights * estimator)` of a KL penalty in the loss, without its coefficient.
+    nll: `sum(nll_weights * -logp)`, its coefficient included.
+    value: `sum(weights * value loss)`, without its coefficient.
     clipped_low: number of tokens at which the clip acts and whose own ratio is below 1.
-    clipped_high: number of the others at which it acts.
-    moved: sum over tokens of `k3(old_logp, logp)`: the divergence from the old policy.
+    clipped_high: number of all other tokens at which the clip acts.
+    kl_old: sum over tokens of `k3(old_logp, logp)`, the divergence from the old policy.
   """
 
   policy: Array
   kl: Array
-  imitation: Array
+  nll: Array
   value: Array
   clipped_low: Array
   clipped_high: Array
-  moved: Array
+  kl_old: Array
 
 
 def loss(
@@ -41,17 +41,20 @@ def loss(
   kl_coef: Array | float = 0.0,
   outputs: Array | None = None,
 ) -> tuple[Array, LossSums]:
-  """The loss of a batch or of a part of one; losses of parts add up to that of the whole.
+  """Computes the loss of a batch or of a part of one; losses of parts add up.
 
-  `sum(weights * (correction * surrogate + kl_coef * kl + coef * value))`, less
-  `sum(imitation * logp)`; each term only where the algorithm has it.
+  `sum(weights * (sampler_weights * surrogate + kl_coef * kl + coef * value))` minus
+  `sum(nll_weights * logp)`; each term only where the algorithm has it. `logp` and
+  `outputs` are differentiated, the batch is data. Without `batch.old_logp` the policy is
+  its own old policy: the ratio is 1, and has a gradient.
 
   Args:
     algorithm: the algorithm.
-    logp: `[N, G, T]` live log-probabilities, nats; padding may hold anything.
-    batch: from `prepare`, or a part of it along axis 0.
-    kl_coef: coefficient of the penalty in the loss.
-    outputs: `[N, G, T]` live outputs of the critic's head; None without one.
+    logp: `[N, G, T]` log-probabilities under the policy, nats; ignored outside of the loss
+      mask.
+    batch: a batch from `prepare`, or a part of it along axis 0.
+    kl_coef: coefficient of a KL penalty in the loss.
+    outputs: `[N, G, T]` outputs of the critic's head; None without a critic.
 
   Returns:
     The scalar loss and its `LossSums`.
@@ -59,41 +62,44 @@ def loss(
   Raises:
     ValueError: if the algorithm has a critic and `outputs` is None.
   """
-  chex.assert_equal_shape([logp, batch.mask])
-  logp = select(logp, batch.mask)
+  mask = batch.loss_mask
+  chex.assert_equal_shape([logp, mask])
+  logp = select(logp, mask)
+  if batch.old_logp is None:
+    batch = batch.replace(old_logp=jax.lax.stop_gradient(logp))
   surrogate = algorithm.surrogate(logp, batch)
   chex.assert_equal_shape([surrogate.loss, surrogate.clipped, logp])
 
   def weighted(terms: Array) -> Array:
-    return masked_sum(batch.weights * terms, batch.mask)
+    return masked_sum(batch.weights * terms, mask)
 
-  total = policy = weighted(batch.correction * surrogate.loss)
-  divergence = imitation = value = jnp.float32(0)
+  total = policy = weighted(batch.sampler_weights * surrogate.loss)
+  divergence = nll = value = jnp.float32(0)
   if algorithm.kl is not None and algorithm.kl.placement == "loss":
     penalty = algorithm.kl
     anchor = batch.ref_logp if penalty.anchor == "reference" else batch.old_logp
     estimate = penalty.estimator(logp, anchor)
-    if penalty.corrected:
+    if penalty.importance_weighted:
       estimate = surrogates.ratio(logp, batch.old_logp) * estimate
     divergence = weighted(estimate)
     total = total + kl_coef * divergence
-  if algorithm.imitation is not None:
-    imitation = masked_sum(-batch.imitation * logp, batch.mask)
-    total = total + imitation
+  if algorithm.nll_loss is not None:
+    nll = masked_sum(-batch.nll_weights * logp, mask)
+    total = total + nll
   if algorithm.critic is not None:
     if outputs is None:
-      raise ValueError("outputs is None; the algorithm has a critic, give its outputs")
+      raise ValueError("outputs is None; the algorithm has a critic and needs its outputs")
     chex.assert_equal_shape([outputs, logp])
-    value = weighted(algorithm.critic.loss(select(outputs, batch.mask), batch))
+    value = weighted(algorithm.critic.loss(select(outputs, mask), batch))
     total = total + algorithm.critic.coef * value
   below = logp < batch.old_logp
-  moved = kl.k3(batch.old_logp, jax.lax.stop_gradient(logp))
+  kl_old = kl.k3(batch.old_logp, jax.lax.stop_gradient(logp))
   return total, LossSums(
     policy,
     divergence,
-    imitation,
+    nll,
     value,
-    masked_sum(surrogate.clipped & below, batch.mask),
-    masked_sum(surrogate.clipped & ~below, batch.mask),
-    masked_sum(moved, batch.mask),
+    masked_sum(surrogate.clipped & below, mask),
+    masked_sum(surrogate.clipped & ~below, mask),
+    masked_sum(kl_old, mask),
   )

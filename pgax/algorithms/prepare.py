@@ -3,107 +3,139 @@
 import chex
 import jax.numpy as jnp
 
-from pgax.algorithms.spec import Algorithm, PositiveExamples
+from pgax.algorithms.spec import Algorithm, PositiveNLL
 from pgax.ops import aggregation
 from pgax.ops.masking import masked_sum, select
-from pgax.types import Array, Batch, Feedback, Rollout, Scored
+from pgax.types import AdvantageInputs, Array, Batch, Feedback, Rollout
 
 
 def prepare(
   algorithm: Algorithm,
   rollout: Rollout,
   feedback: Feedback,
-  old_logp: Array,
-  ref_logp: Array,
+  old_logp: Array | None = None,
+  ref_logp: Array | None = None,
   *,
   kl_coef: Array | float = 0.0,
   baseline: Array | None = None,
   values: Array | None = None,
 ) -> Batch:
-  """Turns a scored rollout into a training batch.
+  """Turns a rollout and its rewards into a training batch.
 
-  This sees the whole global batch and is the only place that reduces over completions.
-  What comes after it, minibatches, microbatches and devices, splits a weighted sum.
+  It receives the global batch and is the only function that reduces over completions.
+  Everything after it (minibatches, microbatches, devices) splits a weighted sum.
 
   Args:
     algorithm: the algorithm.
-    rollout: `Rollout` of `[N, G, T]`.
-    feedback: rewards of its completions; one that is not valid takes no part, nor does any
-      of a prompt whose greedy completion could not be scored.
-    old_logp: `[N, G, T]` nats, by the trainer's forward pass, before the update.
-    ref_logp: `[N, G, T]` nats, under the reference policy.
-    kl_coef: coefficient of the penalty inside the reward, where the algorithm has one.
-    baseline: scalar, the algorithm's baseline from the steps before; None without one.
-    values: `[N, G, T]` of the critic, before the update; None without one.
+    rollout: the completions.
+    feedback: their rewards. A completion that is not valid takes no part, nor does any of a
+      prompt whose greedy completion could not be scored.
+    old_logp: `[N, G, T]` log-probabilities (nats) from the trainer's forward pass before
+      the update; may be None unless `algorithm.needs_old_logp`.
+    ref_logp: `[N, G, T]` log-probabilities (nats) under the reference policy; may be None
+      unless `algorithm.needs_reference`.
+    kl_coef: coefficient of a KL penalty in the reward.
+    baseline: scalar, the moving average before this step; None without one.
+    values: `[N, G, T]` the critic's values before the update; None without a critic.
 
   Returns:
-    A `Batch`, padding replaced by zeros.
+    A `Batch`, 0 outside of its loss mask.
 
   Raises:
-    ValueError: if a part of the algorithm needs what it is not given.
+    ValueError: if an input that the algorithm needs is None.
   """
-  chex.assert_equal_shape([rollout.tokens, rollout.mask, old_logp, ref_logp])
+  _check_given(algorithm, old_logp, ref_logp)
+  logps = [x for x in (old_logp, ref_logp) if x is not None]
+  chex.assert_equal_shape([rollout.tokens, rollout.token_mask, rollout.action_mask, *logps])
   chex.assert_shape([feedback.rewards, feedback.valid], rollout.tokens.shape[:2])
-  scored = _scored(
+  inputs = _advantage_inputs(
     algorithm, rollout, feedback, old_logp, ref_logp, kl_coef, baseline, values
   )
-  mask = scored.mask
-  if algorithm.keep is not None:
-    rewards = select(jnp.asarray(feedback.rewards, jnp.float32), scored.valid)
-    kept = algorithm.keep(rewards, scored.valid, rollout)
-    mask = mask & kept[..., None]
-  advantages = algorithm.advantage(scored)
-  if advantages.ndim == scored.rewards.ndim:  # one a completion: the same for its tokens
-    advantages = jnp.broadcast_to(advantages[..., None], mask.shape)
-  chex.assert_equal_shape([advantages, mask])
-  old_logp, sample_logp = select(old_logp, mask), select(rollout.sample_logp, mask)
-  correction = jnp.ones(mask.shape, jnp.float32)
-  if algorithm.correction is not None:
-    correction = select(algorithm.correction(old_logp, sample_logp, mask), mask)
-  targets = imitation = None
+  mask = inputs.action_mask
+  if algorithm.completion_filter is not None:
+    rewards = select(jnp.asarray(feedback.rewards, jnp.float32), inputs.valid)
+    selected = algorithm.completion_filter(rewards, inputs.valid, rollout)
+    mask = mask & selected[..., None]
+  sampler_weights = jnp.ones(mask.shape, jnp.float32)
+  if algorithm.sampler_correction is not None:
+    trainer, sampler = select(old_logp, mask), select(rollout.sample_logp, mask)
+    correction = algorithm.sampler_correction(trainer, sampler, mask)
+    sampler_weights = select(correction, mask)
+  targets = nll_weights = None
   if algorithm.critic is not None:
-    targets = select(algorithm.critic.target(scored), mask)
-  if algorithm.imitation is not None:
-    imitation = _imitation_weights(algorithm.imitation, feedback, mask)
+    targets = select(algorithm.critic.target(inputs), mask)
+  if algorithm.nll_loss is not None:
+    nll_weights = _nll_weights(algorithm.nll_loss, feedback, mask)
   return Batch(
     prompt_tokens=rollout.prompt_tokens,
     prompt_mask=rollout.prompt_mask,
     tokens=rollout.tokens,
-    mask=mask,
-    rewards=scored.rewards,
-    valid=scored.valid,
-    advantages=select(advantages, mask),
+    token_mask=rollout.token_mask,
+    loss_mask=mask,
+    rewards=inputs.rewards,
+    valid=inputs.valid,
+    advantages=_token_advantages(algorithm, inputs, mask),
     weights=algorithm.aggregation(mask),
-    old_logp=old_logp,
-    ref_logp=select(ref_logp, mask),
-    correction=correction,
-    imitation=imitation,
-    old_values=None if scored.values is None else select(scored.values, mask),
+    old_logp=_select_given(old_logp, mask),
+    ref_logp=_select_given(ref_logp, mask),
+    sampler_weights=sampler_weights,
+    nll_weights=nll_weights,
+    old_values=_select_given(inputs.values, mask),
     targets=targets,
+    rollout_logp=select(rollout.logp, mask),
   )
 
 
-def _imitation_weights(part: PositiveExamples, feedback: Feedback, mask: Array) -> Array:
-  right = select(feedback.rewards, feedback.valid, fill=-jnp.inf) > part.threshold
-  return part.coef * aggregation.token_mean(mask & right[..., None])
+def _check_given(
+  algorithm: Algorithm, old_logp: Array | None, ref_logp: Array | None
+) -> None:
+  if algorithm.needs_old_logp and old_logp is None:
+    raise ValueError(
+      f"old_logp is None, but the algorithm needs it: epochs is {algorithm.epochs}, "
+      f"minibatches is {algorithm.minibatches}, kl is {algorithm.kl} and "
+      f"sampler_correction is {algorithm.sampler_correction}"
+    )
+  if algorithm.needs_reference and ref_logp is None:
+    raise ValueError(
+      f"ref_logp is None, but the algorithm needs it: kl is {algorithm.kl} and surrogate "
+      f"is {algorithm.surrogate}"
+    )
 
 
-def _scored(
+def _select_given(x: Array | None, mask: Array) -> Array | None:
+  return None if x is None else select(x, mask)
+
+
+def _token_advantages(algorithm: Algorithm, inputs: AdvantageInputs, mask: Array) -> Array:
+  """Advantages `[N, G, T]`; one for a completion is repeated at each of its tokens."""
+  advantages = algorithm.advantage(inputs)
+  if advantages.ndim == inputs.rewards.ndim:
+    advantages = jnp.broadcast_to(advantages[..., None], mask.shape)
+  chex.assert_equal_shape([advantages, mask])
+  return select(advantages, mask)
+
+
+def _nll_weights(part: PositiveNLL, feedback: Feedback, mask: Array) -> Array:
+  correct = select(feedback.rewards, feedback.valid, fill=-jnp.inf) > part.threshold
+  return part.coef * aggregation.token_mean(mask & correct[..., None])
+
+
+def _advantage_inputs(
   algorithm: Algorithm,
   rollout: Rollout,
   feedback: Feedback,
-  old_logp: Array,
-  ref_logp: Array,
+  old_logp: Array | None,
+  ref_logp: Array | None,
   kl_coef: Array | float,
   baseline: Array | None,
   values: Array | None,
-) -> Scored:
-  """What the advantage function is given: rewards shaped and penalised, padding at 0."""
+) -> AdvantageInputs:
+  """Shaped and penalized rewards, and all other inputs, 0 where masked."""
   valid, greedy = jnp.asarray(feedback.valid, bool), feedback.greedy_rewards
   if greedy is not None:
     valid = valid & jnp.isfinite(greedy)[..., None]
     greedy = select(jnp.asarray(greedy, jnp.float32), jnp.isfinite(greedy))
-  mask = rollout.mask & valid[..., None]
+  mask = rollout.action_mask & valid[..., None]
   rewards = select(jnp.asarray(feedback.rewards, jnp.float32), valid)
   for shape in algorithm.shaping:
     rewards = select(shape(rewards, valid, rollout), valid)
@@ -112,13 +144,13 @@ def _scored(
     estimate = algorithm.kl.estimator(select(old_logp, mask), select(ref_logp, mask))
     penalty = select(kl_coef * estimate, mask)
   ends = feedback.step_ends
-  return Scored(
+  return AdvantageInputs(
     rewards=rewards - masked_sum(penalty, mask, axis=-1),
     valid=valid,
-    mask=mask,
+    action_mask=mask,
     penalty=penalty,
     baseline=baseline,
-    values=None if values is None else select(values, mask),
+    values=_select_given(values, mask),
     greedy_rewards=greedy,
     step_rewards=feedback.step_rewards,
     step_ends=None if ends is None else ends & mask,

@@ -6,95 +6,99 @@ from typing import Literal
 
 import jax.numpy as jnp
 
+from pgax.algorithms.reference import reads_reference
 from pgax.ops import advantages, kl
 from pgax.types import (
   AdvantageFn,
   AggregationFn,
   Array,
-  CorrectionFn,
+  CompletionFilterFn,
   DivergenceFn,
-  KeepFn,
+  SamplerCorrectionFn,
   ShapingFn,
   SurrogateFn,
   ValueLossFn,
 )
 
 
-def _allowed(name: str, value: object, *options: object) -> None:
+def _check_choice(name: str, value: object, *options: object) -> None:
   if value not in options:
     raise ValueError(f"{name} is {value!r}; allowed are {' and '.join(map(repr, options))}")
 
 
 @dataclasses.dataclass(frozen=True)
 class KLPenalty:
-  """How far the policy may go from an anchor, and where that is charged.
+  """A penalty for the divergence of the policy from an anchor.
 
   Attributes:
     estimator: per-token estimate of KL(policy || anchor) from log-probabilities.
-    controller: gives the coefficient, and moves it where it is adaptive or annealed.
+    controller: gives the coefficient, which may be fixed, adaptive or annealed.
     placement: `reward` subtracts `coef * sum_t estimator_t` from a completion's reward;
       `loss` adds `coef * estimator_t` to the per-token loss.
     anchor: `reference` is the frozen reference policy; `old` is the policy that the update
-      starts from, which only makes sense in the loss.
-    corrected: whether to weigh the estimate by the importance ratio, for samples of an
-      older policy; gradients then flow through the ratio too (see `kl.k3_corrected`).
+      starts from, and requires placement `loss`.
+    importance_weighted: whether to multiply the estimate by the importance ratio, for
+      samples of an older policy. Gradients then flow through the ratio too; see
+      `kl.k3_importance_weighted`.
   """
 
   estimator: DivergenceFn
   controller: kl.FixedController | kl.AdaptiveController | kl.AnnealedController
   placement: Literal["reward", "loss"]
   anchor: Literal["reference", "old"] = "reference"
-  corrected: bool = False
+  importance_weighted: bool = False
 
   def __post_init__(self):
-    _allowed("placement", self.placement, "reward", "loss")
-    _allowed("anchor", self.anchor, "reference", "old")
-    if self.placement == "reward" and (self.anchor == "old" or self.corrected):
+    _check_choice("placement", self.placement, "reward", "loss")
+    _check_choice("anchor", self.anchor, "reference", "old")
+    if self.placement == "reward" and (self.anchor == "old" or self.importance_weighted):
       raise ValueError(
-        f"anchor is {self.anchor!r} and corrected is {self.corrected} with placement "
-        "'reward'; there the policy is still the old one, so allowed are 'reference' and "
-        "False"
+        f"anchor is {self.anchor!r} and importance_weighted is {self.importance_weighted} "
+        "with placement 'reward', where the policy is still the old one; allowed are "
+        "'reference' and False"
       )
-    if self.placement == "loss" and self.estimator is kl.k1 and not self.corrected:
+    if (
+      self.placement == "loss" and self.estimator is kl.k1 and not self.importance_weighted
+    ):
       raise ValueError(
-        "estimator is k1 with placement 'loss' and corrected False; its expected gradient "
-        "is zero there. Take k2 or k3, or corrected=True"
+        "estimator is k1 with placement 'loss' and importance_weighted False, and its "
+        "expected gradient is zero there; use k2 or k3, or importance_weighted=True"
       )
 
 
 @dataclasses.dataclass(frozen=True)
-class ValueLearning:
-  """A critic: what it learns, how, and whether it learns first.
+class CriticSpec:
+  """How the critic is trained.
 
   Attributes:
-    target: scored rollout to the target of every value, `[N, G, T]`.
-    loss: outputs of the critic's head to values, and to a per-token loss.
-    coef: factor of the loss. The critic has its own parameters and optimizer: this does
-      not trade off against the policy's loss, it scales the gradient that is then clipped.
-    pretraining: number of steps at the start of a run in which the critic alone learns,
-      from rollouts of the frozen policy.
+    target: computes the target of every value, `[N, G, T]`.
+    loss: turns outputs of the critic's head into values, and into a per-token loss.
+    coef: coefficient of the loss. The critic has its own parameters and optimizer, so this
+      does not trade off against the policy's loss; it scales the gradient before clipping.
+    pretraining_steps: number of steps at the start of a run in which only the critic is
+      trained, on rollouts of the frozen policy.
   """
 
   target: AdvantageFn
   loss: ValueLossFn
   coef: float = 0.1
-  pretraining: int = 0
+  pretraining_steps: int = 0
 
   def __post_init__(self):
-    if not 0 < self.coef < math.inf or self.pretraining < 0:
+    if not 0 < self.coef < math.inf or self.pretraining_steps < 0:
       raise ValueError(
-        f"coef is {self.coef} and pretraining is {self.pretraining}; coef must be positive "
-        "and finite, pretraining at least 0"
+        f"coef is {self.coef} and pretraining_steps is {self.pretraining_steps}; coef must "
+        "be positive and finite, pretraining_steps at least 0"
       )
 
 
 @dataclasses.dataclass(frozen=True)
 class DynamicSampling:
-  """Groups whose rewards are all equal are dropped, and more are sampled (DAPO).
+  """DAPO: drops groups whose rewards are all equal, and samples further prompts.
 
   Attributes:
-    max_batches: how many batches of prompts a step may sample. What is still missing then
-      stays empty: those rows of the batch take no part in the update.
+    max_batches: largest number of batches of prompts that a step may sample. Rows of the
+      batch that are still empty then take no part in the update.
   """
 
   max_batches: int = 3
@@ -105,12 +109,12 @@ class DynamicSampling:
 
 
 @dataclasses.dataclass(frozen=True)
-class PositiveExamples:
-  """Negative log-likelihood of the completions that were right, in the loss (VAPO).
+class PositiveNLL:
+  """VAPO: the negative log-likelihood of correct completions, added to the loss.
 
   Attributes:
-    coef: factor of their mean over tokens.
-    threshold: a completion was right if its reward, before any shaping, is above this.
+    coef: coefficient of the mean over their tokens.
+    threshold: a completion is correct if its unshaped reward exceeds this.
   """
 
   coef: float = 0.1
@@ -123,13 +127,13 @@ class PositiveExamples:
 
 @dataclasses.dataclass(frozen=True)
 class MovingAverage:
-  """A baseline kept from step to step; `parts.AboveBaseline` subtracts it.
+  """A baseline kept from step to step; `parts.MovingAverageBaseline` subtracts it.
 
-  `b <- (1 - rate) * b + rate * mean(R)`, from `initial` on.
+  `b <- (1 - rate) * b + rate * mean(R)`, starting at `initial`.
 
   Attributes:
-    rate: how fast it follows the mean reward, in [0, 1].
-    initial: the baseline of the first step.
+    rate: weight of the newest mean reward, in [0, 1].
+    initial: baseline of the first step.
   """
 
   rate: float = 0.1
@@ -143,11 +147,11 @@ class MovingAverage:
       )
 
   def init(self) -> Array:
-    """The state to begin with: the baseline."""
+    """The initial state: the baseline."""
     return jnp.float32(self.initial)
 
   def update(self, state: Array, rewards: Array, valid: Array) -> Array:
-    """The state after a batch of rewards `[N, G]`, of which some are valid."""
+    """The state after a batch of rewards `[N, G]` and which of them are valid."""
     return advantages.moving_average(rewards, state, self.rate, valid)[1]
 
 
@@ -160,36 +164,38 @@ class Algorithm:
   To make a new algorithm, replace a part: `dataclasses.replace(grpo(), advantage=...)`.
 
   Attributes:
-    advantage: scored rollout to advantages.
-    surrogate: live log-probabilities and batch to a per-token loss.
-    aggregation: mask of the global batch to the weight of every token.
-    kl: penalty for leaving an anchor, usually the reference policy; None for none.
-    critic: a value function, and how it learns; None for none.
-    baseline: a baseline kept from step to step; None for none.
-    greedy_baseline: whether each prompt is also decoded greedily, for the reward of that.
-    shaping: changes rewards one after another, before anything is computed from them.
-    refill: drops groups without signal and samples on; None trains on all.
-    keep: which completions take part in the update; all others still count in the
-      statistics of their group. None for all.
-    correction: weight of every token that makes up for a sampler whose probabilities are
-      not the trainer's; None for none.
-    imitation: likelihood of right completions in the loss; None for none.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass, each on its own part of the prompts.
+    advantage: computes advantages.
+    surrogate: computes a per-token loss from log-probabilities and the batch.
+    aggregation: computes the weight of every token from the loss mask of the global batch.
+    kl: penalty for the divergence from an anchor; None for no penalty.
+    critic: how a value function is trained; None for algorithms without one.
+    baseline: moving average of the reward, kept from step to step; None for no baseline.
+    greedy_baseline: whether each prompt is also decoded greedily, for the reward of that
+      completion.
+    shaping: functions applied to the rewards, in order, before any other computation.
+    dynamic_sampling: drops groups without signal and samples further prompts; None trains
+      on all groups.
+    completion_filter: selects the completions that take part in the update; the others
+      still count in the statistics of their group. None selects all.
+    sampler_correction: computes token weights that correct for a sampler whose
+      probabilities differ from the trainer's; None for no correction.
+    nll_loss: negative log-likelihood of correct completions in the loss; None for none.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass, each on a part of the prompts.
   """
 
   advantage: AdvantageFn
   surrogate: SurrogateFn
   aggregation: AggregationFn
   kl: KLPenalty | None = None
-  critic: ValueLearning | None = None
+  critic: CriticSpec | None = None
   baseline: MovingAverage | None = None
   greedy_baseline: bool = False
   shaping: tuple[ShapingFn, ...] = ()
-  refill: DynamicSampling | None = None
-  keep: KeepFn | None = None
-  correction: CorrectionFn | None = None
-  imitation: PositiveExamples | None = None
+  dynamic_sampling: DynamicSampling | None = None
+  completion_filter: CompletionFilterFn | None = None
+  sampler_correction: SamplerCorrectionFn | None = None
+  nll_loss: PositiveNLL | None = None
   epochs: int = 1
   minibatches: int = 1
 
@@ -204,6 +210,23 @@ class Algorithm:
     if self.greedy_baseline and self.shaping:
       raise ValueError(
         f"greedy_baseline is True and shaping is {self.shaping}; rewards of greedy "
-        "completions are not shaped, so the baseline would be in other units. Shape them "
-        "in the reward function"
+        "completions are not shaped, so the baseline would be in other units. Shape the "
+        "rewards in the reward function"
       )
+
+  @property
+  def needs_reference(self) -> bool:
+    """Whether the loss or the reward depends on the reference policy."""
+    anchored = self.kl is not None and self.kl.anchor == "reference"
+    return anchored or reads_reference(self.surrogate)
+
+  @property
+  def needs_old_logp(self) -> bool:
+    """Whether log-probabilities have to be computed before the update.
+
+    With one optimizer step on a rollout, and nothing that compares the policy with the
+    reference or the sampler beforehand, they are those of the loss itself.
+    """
+    in_reward = self.kl is not None and self.kl.placement == "reward"
+    steps = self.epochs * self.minibatches
+    return steps > 1 or in_reward or self.sampler_correction is not None

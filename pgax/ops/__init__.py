@@ -1,4 +1,4 @@
-"""Arrays in, arrays out: the formulas of policy-gradient learning."""
+"""The formulas of policy-gradient learning: arrays in, arrays out."""
 
 from pgax.ops import (
   advantages,

@@ -2,9 +2,10 @@
 
 The weights depend on the mask alone and are computed once, for the whole global batch.
 Splitting the batch over microbatches, devices or hosts then only splits a sum, and the
-gradient cannot depend on the split. A sequence without a real token (one that a filter
-removed) does not count, and a batch without a real token has weight 0 everywhere, so
-that its loss and gradient are 0 and not nan.
+gradient cannot depend on the split. `mask` is
+the loss mask, which may have gaps. A sequence without a token in it (one that a filter
+removed) does not count. A batch without a token has weight 0 everywhere, so that its loss
+and gradient are 0, not nan.
 """
 
 import jax.numpy as jnp
@@ -22,9 +23,9 @@ def _num_sequences(mask: Array) -> Array:
 
 
 def sequence_mean(mask: Array) -> Array:
-  """Mean over a sequence's tokens, then over sequences.
+  """GRPO: mean over a sequence's tokens, then over sequences.
 
-  `w = 1 / (|o_i| * number of sequences)`. Source: GRPO, arXiv 2402.03300.
+  `w = 1 / (|o_i| * number of sequences)`. Source: arXiv 2402.03300.
 
   Args:
     mask: `[..., T]` bool or 0/1; all leading axes together are the batch.
@@ -37,9 +38,9 @@ def sequence_mean(mask: Array) -> Array:
 
 
 def token_mean(mask: Array) -> Array:
-  """Mean over all tokens of the batch.
+  """DAPO: mean over all tokens of the batch.
 
-  `w = 1 / sum_i |o_i|`. Source: DAPO, arXiv 2503.14476.
+  `w = 1 / sum_i |o_i|`. Source: arXiv 2503.14476.
 
   Args:
     mask: `[..., T]` bool or 0/1; all leading axes together are the batch.
@@ -52,16 +53,16 @@ def token_mean(mask: Array) -> Array:
 
 
 def fixed_length(mask: Array, max_length: float, sequences: Array | None = None) -> Array:
-  """Sum over a sequence's tokens divided by a constant, then mean over sequences.
+  """Dr. GRPO: sum over a sequence's tokens over a constant, then mean over sequences.
 
-  `w = 1 / (L_max * number of sequences)`. Source: Dr. GRPO, arXiv 2503.20783; with any
-  constant also the `masked_normalize` of Stanford's CS336, assignment 5.
+  `w = 1 / (L_max * number of sequences)`. Source: arXiv 2503.20783; also the
+  `masked_normalize` of Stanford's CS336, assignment 5.
 
   Args:
     mask: `[..., T]` bool or 0/1; all leading axes together are the batch.
     max_length: the constant `L_max`, in tokens; usually the sampler's token limit.
-    sequences: scalar, their number, where a row of the mask holds several or none; by
-      default every row with a token is one.
+    sequences: scalar, number of sequences, for masks whose rows hold several or none; None
+      for the number of rows with a token.
 
   Returns:
     `[..., T]` float32 weights.
@@ -75,14 +76,14 @@ def fixed_length(mask: Array, max_length: float, sequences: Array | None = None)
 
 
 def sequence_sum(mask: Array, sequences: Array | None = None) -> Array:
-  """Sum over a sequence's tokens, then mean over sequences.
+  """REINFORCE: sum over a sequence's tokens, then mean over sequences.
 
-  `w = 1 / number of sequences`: the weight under which a sum of token log-probabilities
-  is the log-probability of the sequence. Source: REINFORCE as in arXiv 2402.14740.
+  `w = 1 / number of sequences`, with which token log-probabilities sum to those of
+  sequences. Source: arXiv 2402.14740.
 
   Args:
     mask: `[..., T]` bool or 0/1; all leading axes together are the batch.
-    sequences: scalar, their number; as for `fixed_length`.
+    sequences: scalar, number of sequences; see `fixed_length`.
 
   Returns:
     `[..., T]` float32 weights.

@@ -1,9 +1,8 @@
 """Weights that correct for a sampler whose probabilities differ from the trainer's.
 
-An inference engine in another precision draws tokens from slightly another distribution
-than the one that the trainer computes. Each function takes the log-probabilities of the
-same tokens by both, and gives a weight for the loss of every token; no gradient flows
-through it.
+An inference engine of another precision samples from a slightly different distribution
+than the one that the trainer computes. Each function takes both log-probabilities of the
+same tokens and returns a weight for the loss of every token. No gradient flows through it.
 """
 
 import chex
@@ -23,14 +22,14 @@ def _ratio(old_logp: Array, rollout_logp: Array) -> Array:
 
 
 def truncated(old_logp: Array, rollout_logp: Array, cap: float = 2.0) -> Array:
-  """Importance weights, bounded from above.
+  """TIS: importance weights, truncated from above.
 
   `min(exp(old_logp - rollout_logp), cap)`. Source: truncated importance sampling, Ionides
-  2008, as used between inference engine and trainer in 2025.
+  2008.
 
   Args:
-    old_logp: `[..., T]` by the trainer, before the update, nats.
-    rollout_logp: `[..., T]` by the sampler, nats.
+    old_logp: `[..., T]` the trainer's log-probabilities before the update, nats.
+    rollout_logp: `[..., T]` the sampler's log-probabilities, nats.
     cap: the largest weight, positive.
 
   Returns:
@@ -47,37 +46,38 @@ def truncated(old_logp: Array, rollout_logp: Array, cap: float = 2.0) -> Array:
 def icepop(
   old_logp: Array, rollout_logp: Array, low: float = 0.5, high: float = 5.0
 ) -> Array:
-  """Importance weights, 0 where the two disagree too much.
+  """IcePop: importance weights, 0 out of bounds.
 
-  `exp(old_logp - rollout_logp)` within `[low, high]`, and 0 outside. Source: IcePop, 2025.
+  `exp(old_logp - rollout_logp)` within `[low, high]`, and 0 outside. Source: IcePop,
+  2025.
 
   Args:
-    old_logp: `[..., T]` by the trainer, before the update, nats.
-    rollout_logp: `[..., T]` by the sampler, nats.
-    low: the smallest weight that is kept, at least 0.
-    high: the largest weight that is kept, at least `low`.
+    old_logp: `[..., T]` the trainer's log-probabilities before the update, nats.
+    rollout_logp: `[..., T]` the sampler's log-probabilities, nats.
+    low: the smallest weight that is not set to 0, at least 0.
+    high: the largest weight that is not set to 0, at least `low`.
 
   Returns:
     `[..., T]` float32.
 
   Raises:
-    ValueError: if the bounds are not in order.
+    ValueError: unless `0 <= low <= high`.
   """
   if not 0 <= low <= high:
-    raise ValueError(f"low is {low} and high is {high}; they must be in order, from 0 on")
+    raise ValueError(f"low is {low} and high is {high}; allowed are 0 <= low <= high")
   ratio = _ratio(old_logp, rollout_logp)
   return jnp.where((ratio >= low) & (ratio <= high), ratio, 0.0)
 
 
 def sequence(old_logp: Array, rollout_logp: Array, mask: Array, cap: float = 2.0) -> Array:
-  """One truncated importance weight for all tokens of a sequence.
+  """TIS with one importance weight for all tokens of a sequence.
 
   `min(exp(sum_t (old_logp - rollout_logp)), cap)`, the ratio of the sequences'
   probabilities.
 
   Args:
-    old_logp: `[..., T]` by the trainer, before the update, nats.
-    rollout_logp: `[..., T]` by the sampler, nats.
+    old_logp: `[..., T]` the trainer's log-probabilities before the update, nats.
+    rollout_logp: `[..., T]` the sampler's log-probabilities, nats.
     mask: `[..., T]` bool or 0/1.
     cap: the largest weight, positive.
 
@@ -93,16 +93,16 @@ def sequence(old_logp: Array, rollout_logp: Array, mask: Array, cap: float = 2.0
 
 
 def effective_sample_size(weights: Array, mask: Array) -> Array:
-  """How many equally weighted tokens the weights are worth, as a fraction of all.
+  """Effective sample size of token weights, as a fraction of the number of tokens.
 
   `(sum w)**2 / (n * sum w**2)`. Source: Kong 1992.
 
   Args:
-    weights: `[...]` correction weights.
+    weights: `[...]` weights, at least 0.
     mask: `[...]` bool or 0/1, the shape of `weights`.
 
   Returns:
-    Float32 scalar between 0 and 1; 1 for equal weights, 0 if there are none.
+    Float32 scalar between 0 and 1; 1 for equal weights, 0 for none.
   """
   count = jnp.sum(jnp.asarray(mask, jnp.float32))
   square = masked_sum(jnp.square(weights), mask) * count

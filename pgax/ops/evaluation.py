@@ -1,4 +1,4 @@
-"""Estimates of how good a policy is, from several completions of each of many problems."""
+"""Estimates of a policy's accuracy from several completions per problem."""
 
 from typing import NamedTuple
 
@@ -10,10 +10,10 @@ from pgax.types import Array
 
 
 class Estimate(NamedTuple):
-  """A mean, and the interval that it is known to.
+  """A mean and its confidence interval.
 
   Attributes:
-    mean: over problems.
+    mean: mean over problems.
     low: lower end of the interval.
     high: upper end of the interval.
   """
@@ -24,24 +24,24 @@ class Estimate(NamedTuple):
 
 
 def pass_at_k(right: Array, valid: Array, k: int) -> Array:
-  """Unbiased estimate of the chance that one of `k` completions is right.
+  """pass@k: unbiased estimate of the chance that one of `k` completions is correct.
 
-  `1 - C(n - c, k) / C(n, k)`, the fraction of all choices of `k` among `n` completions in
-  which one at least of the `c` right ones is; computed as
-  `1 - prod_{i = n - c + 1}^{n} (1 - k / i)`, which overflows nowhere. Source: Chen et al.
+  `1 - C(n - c, k) / C(n, k)`: the fraction of all choices of `k` among `n` completions that
+  contain at least one of the `c` correct ones. It is computed as
+  `1 - prod_{i = n - c + 1}^{n} (1 - k / i)`, which cannot overflow. Source: Chen et al.
   2021, arXiv 2107.03374.
 
   Args:
-    right: `[..., G]` bool, which completions of each problem are right.
-    valid: `[..., G]` bool, false on completions that could not be scored: they are not
-      among the `n`.
-    k: number of completions, from 1 on.
+    right: `[..., G]` bool, the completions that are correct.
+    valid: `[..., G]` bool, false on completions that could not be scored, which `n` leaves
+      out.
+    k: number of completions, at least 1.
 
   Returns:
-    `[...]` float32, nan for a problem of fewer than `k` valid completions.
+    `[...]` float32, nan for a problem with fewer than `k` valid completions.
 
   Raises:
-    ValueError: if `k` is below 1.
+    ValueError: if `k` is less than 1.
   """
   if k < 1:
     raise ValueError(f"k is {k}; it must be at least 1")
@@ -50,7 +50,7 @@ def pass_at_k(right: Array, valid: Array, k: int) -> Array:
   n = jnp.sum(valid, axis=-1, dtype=jnp.int32, keepdims=True)
   c = jnp.sum(right & valid, axis=-1, dtype=jnp.int32, keepdims=True)
   i = jnp.arange(1, right.shape[-1] + 1)
-  # Where fewer than k are wrong, i = k is among the factors, and the product is 0.
+  # Where fewer than k are wrong, i = k is among the factors and the product is 0.
   factors = jnp.where((i > n - c) & (i <= n), jnp.maximum(1 - k / i, 0), 1)
   missed = jnp.prod(factors.astype(jnp.float32), axis=-1)
   return jnp.where(n[..., 0] >= k, 1 - missed, jnp.nan)
@@ -59,20 +59,20 @@ def pass_at_k(right: Array, valid: Array, k: int) -> Array:
 def bootstrap(
   values: Array, key: Array, level: float = 0.95, resamples: int = 1000
 ) -> Estimate:
-  """The mean over problems with its percentile bootstrap interval.
+  """Mean over problems, with its percentile bootstrap interval.
 
-  Problems are drawn again, as many as there are and with replacement; the interval is
-  between the quantiles `(1 - level) / 2` and `(1 + level) / 2` of the means of all such
-  draws. Completions of one problem are not independent, so a problem comes with the mean
-  of its completions or not at all. Source: Efron 1979. The interval is too short for few
-  problems, and has no width where all values are equal.
+  Problems are resampled with replacement; the interval lies between the quantiles
+  `(1 - level) / 2` and `(1 + level) / 2` of the means of the resamples. Completions of one
+  problem are not independent, so the unit is the problem, with the mean of its
+  completions. With few problems the interval is too narrow; with equal values it has
+  width 0. Source: Efron 1979.
 
   Args:
-    values: `[..., P]` one value for each problem, of any number of quantities, all with
-      the same draws; those that are not finite are left out.
-    key: random key, of no other use.
-    level: of confidence, above 0 and below 1.
-    resamples: number of draws.
+    values: `[..., P]` one value for each problem; values that are not finite are left out.
+      All leading axes share the same resamples.
+    key: random key.
+    level: confidence level, above 0 and below 1.
+    resamples: number of resamples, at least 1.
 
   Returns:
     An `Estimate` of `[...]` float32; nan where no value is finite.
@@ -86,25 +86,25 @@ def bootstrap(
     raise ValueError(f"resamples is {resamples}; it must be at least 1")
   values = jnp.asarray(values, jnp.float32)
   chex.assert_rank(key, 0)
-  if not values.shape[-1]:  # no problem is as one without a value
+  if not values.shape[-1]:  # no problem at all is treated like one without a value
     values = jnp.full((*values.shape[:-1], 1), jnp.nan)
   size = values.shape[-1]
-  kept = jnp.isfinite(values)
-  count = jnp.sum(kept, axis=-1, keepdims=True, dtype=jnp.int32)
-  # What is left out goes to the end. Means are taken of the distance to one of the values:
-  # where all are equal, that is exactly 0.
-  order = jnp.argsort(~kept, axis=-1)
+  finite = jnp.isfinite(values)
+  count = jnp.sum(finite, axis=-1, keepdims=True, dtype=jnp.int32)
+  # Values that are not finite go to the end. Means are taken of the distance to one of the
+  # values, which is exactly 0 where all are equal.
+  order = jnp.argsort(~finite, axis=-1)
   values = jnp.take_along_axis(values, order, axis=-1)
-  origin, real = values[..., :1], jnp.arange(size) < count
-  values = jnp.where(real, values - origin, 0)
+  origin, is_value = values[..., :1], jnp.arange(size) < count
+  values = jnp.where(is_value, values - origin, 0)
 
   def mean(chosen: Array) -> Array:
-    total = jnp.sum(jnp.where(real, chosen, 0), axis=-1)
+    total = jnp.sum(jnp.where(is_value, chosen, 0), axis=-1)
     return origin[..., 0] + total / count[..., 0]  # 0 / 0 without values
 
   def resampled(key: Array) -> Array:
     drawn = jnp.floor(jax.random.uniform(key, (size,)) * count).astype(jnp.int32)
-    drawn = jnp.clip(drawn, 0, jnp.maximum(count - 1, 0))  # the product may be rounded up
+    drawn = jnp.clip(drawn, 0, jnp.maximum(count - 1, 0))  # the product may round up
     return mean(jnp.take_along_axis(values, drawn, axis=-1))
 
   means = jax.lax.map(resampled, jax.random.split(key, resamples))

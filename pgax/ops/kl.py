@@ -1,8 +1,8 @@
 """Per-token estimators of KL(policy || reference), and controllers of its coefficient.
 
 All estimators take log-probabilities (nats) of the sampled tokens, with
-`d = ref_logp - logp`. They have the right expectation under samples of the policy; what
-their *gradients* estimate when they stand in a loss differs, and each docstring says so.
+`d = ref_logp - logp`. They have the right expectation under samples of the policy; as
+terms of a loss their *gradients* estimate different things, which each docstring states.
 """
 
 import dataclasses
@@ -24,10 +24,10 @@ def _log_ratio(logp: Array, ref_logp: Array) -> Array:
 
 
 def k1(logp: Array, ref_logp: Array) -> Array:
-  """The plain estimator, unbiased and of either sign.
+  """k1: the log-ratio itself, unbiased and of either sign.
 
   `k1 = -d = logp - ref_logp`. On-policy its expected gradient as a loss term is *zero*:
-  it only means something inside the reward. Source: Schulman 2020, "Approximating KL
+  it is only meaningful in the reward. Source: Schulman 2020, "Approximating KL
   divergence".
 
   Args:
@@ -41,7 +41,7 @@ def k1(logp: Array, ref_logp: Array) -> Array:
 
 
 def k2(logp: Array, ref_logp: Array) -> Array:
-  """Half the squared log-ratio, biased in value, right in gradient.
+  """k2: half the squared log-ratio, biased in value, correct in gradient.
 
   `k2 = d**2 / 2`. On-policy its gradient as a loss term is that of KL(policy ||
   reference). Source: Schulman 2020, "Approximating KL divergence".
@@ -57,11 +57,11 @@ def k2(logp: Array, ref_logp: Array) -> Array:
 
 
 def k3(logp: Array, ref_logp: Array) -> Array:
-  """The unbiased estimator that is never negative, GRPO's choice.
+  """k3: the unbiased estimator that is never negative, as in GRPO.
 
-  `k3 = exp(d) - d - 1`; above `d = 20` it goes on as its tangent, so that the gradient
-  stays finite and still leads back to the reference. On-policy the gradient as a
-  loss term is that of the *forward* KL(reference || policy). Source: Schulman 2020,
+  `k3 = exp(d) - d - 1`; above `d = 20` it continues as its tangent, so that the gradient
+  stays finite and still points back to the reference. On-policy its gradient as a loss term
+  is that of the *forward* KL(reference || policy). Source: Schulman 2020,
   "Approximating KL divergence"; arXiv 2402.03300.
 
   Args:
@@ -78,17 +78,17 @@ def k3(logp: Array, ref_logp: Array) -> Array:
   return jnp.where(d > MAX_LOG_RATIO, tangent, inside)
 
 
-def k3_corrected(logp: Array, ref_logp: Array, old_logp: Array) -> Array:
-  """k3 for samples of an older policy, weighted by the importance ratio.
+def k3_importance_weighted(logp: Array, ref_logp: Array, old_logp: Array) -> Array:
+  """k3 for samples of an older policy, times the importance ratio.
 
-  `exp(logp - old_logp) * k3`, unbiased in value off-policy; gradients flow through the
+  `exp(logp - old_logp) * k3`, unbiased in value off-policy. Gradients flow through the
   ratio too. On-policy its gradient is that of KL(policy || reference). Source:
   DeepSeek-V3.2, arXiv 2512.02556.
 
   Args:
-    logp: `[...]` live log-probabilities under the policy, nats.
+    logp: `[...]` log-probabilities under the policy, nats.
     ref_logp: `[...]` the same tokens under the reference, nats.
-    old_logp: `[...]` the same tokens under the policy that drew them, nats.
+    old_logp: `[...]` the same tokens under the policy that sampled them, nats.
 
   Returns:
     `[...]` float32, nats.
@@ -99,13 +99,13 @@ def k3_corrected(logp: Array, ref_logp: Array, old_logp: Array) -> Array:
 
 
 def exact(logits: Array, ref_logits: Array) -> Array:
-  """The divergence itself, summed over the vocabulary.
+  """The exact divergence, summed over the vocabulary.
 
   `sum_a p(a) (log p(a) - log q(a))`, with `p` and `q` the softmax of the logits.
 
   Args:
-    logits: `[..., V]` of the policy.
-    ref_logits: `[..., V]` of the reference.
+    logits: `[..., V]` logits of the policy.
+    ref_logits: `[..., V]` logits of the reference.
 
   Returns:
     `[...]` float32, nats.
@@ -113,15 +113,15 @@ def exact(logits: Array, ref_logits: Array) -> Array:
   chex.assert_equal_shape([logits, ref_logits])
   log_p = jax.nn.log_softmax(jnp.asarray(logits, jnp.float32))
   log_q = jax.nn.log_softmax(jnp.asarray(ref_logits, jnp.float32))
-  # A token that the policy never picks adds 0, also where the reference forbids it.
+  # A token of probability 0 adds 0 to value and gradient, even if the reference bans it.
   p = jnp.exp(log_p)
-  log_p, log_q = (jnp.where(p > 0, x, 0.0) for x in (log_p, log_q))  # nor to a gradient
+  log_p, log_q = (jnp.where(p > 0, x, 0.0) for x in (log_p, log_q))
   return jnp.sum(p * (log_p - log_q), axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)
 class FixedController:
-  """A constant coefficient; its state is empty.
+  """A fixed coefficient; its state is empty.
 
   Attributes:
     coef: the coefficient of the penalty, in units of reward (or loss) per nat.
@@ -130,11 +130,11 @@ class FixedController:
   coef: float
 
   def init(self) -> tuple[()]:
-    """The state to begin with."""
+    """The initial state."""
     return ()
 
   def update(self, state: tuple[()], kl: Array, n: int) -> tuple[()]:
-    """The state after a batch, whatever the divergence was."""
+    """The state after a batch; the divergence is ignored."""
     del kl, n
     return state
 
@@ -146,14 +146,14 @@ class FixedController:
 
 @dataclasses.dataclass(frozen=True)
 class AdaptiveController:
-  """A coefficient that steers the divergence to a target; its state is the coefficient.
+  """A coefficient that keeps the divergence near a target; its state is the coefficient.
 
   `coef <- coef * (1 + min(n / horizon, 1) * clip(kl / target - 1, -0.2, 0.2))`. Source:
-  arXiv 1909.08593, section 2.2; the limit on `n / horizon` is ours.
+  arXiv 1909.08593, section 2.2; the limit on `n / horizon` is an addition.
 
   Attributes:
-    coef: the coefficient to begin with.
-    target: the divergence aimed at, nats per completion.
+    coef: initial coefficient.
+    target: target divergence, nats per completion.
     horizon: number of completions over which the coefficient reacts.
   """
 
@@ -168,13 +168,13 @@ class AdaptiveController:
       )
 
   def init(self) -> Array:
-    """The state to begin with."""
+    """The initial state."""
     return jnp.float32(self.coef)
 
   def update(self, state: Array, kl: Array, n: int) -> Array:
     """The state after `n` completions with a mean divergence of `kl` nats each."""
     error = jnp.clip(jnp.asarray(kl, jnp.float32) / self.target - 1.0, -0.2, 0.2)
-    # Beyond a horizon a batch says no more: the coefficient can't reach 0, and stay there.
+    # Without this limit a large batch could set the coefficient to 0, where it would stay.
     return state * (1.0 + error * jnp.minimum(n / self.horizon, 1.0))
 
   def value(self, state: Array) -> Array:
@@ -184,16 +184,16 @@ class AdaptiveController:
 
 @dataclasses.dataclass(frozen=True)
 class AnnealedController:
-  """A coefficient `1 / t_k` whose step size `t_k` moves linearly; its state counts updates.
+  """A coefficient `1 / t_k` with a linear schedule of `t_k`; its state counts updates.
 
-  `t_k = start + (end - start) * min(k / steps, 1)` after `k` updates: a step size that
-  shrinks is a penalty that grows. Source: MDPO, arXiv 2005.09814, section 4.1, which takes
-  it from 1 to 0; here it ends above 0, where the coefficient is finite.
+  `t_k = start + (end - start) * min(k / steps, 1)` after `k` updates: as the step size
+  shrinks, the penalty grows. Source: MDPO, arXiv 2005.09814, section 4.1, which anneals
+  from 1 to 0; here `end` is above 0, so that the coefficient is finite.
 
   Attributes:
-    start: the step size to begin with, positive.
-    end: the step size at last, positive.
-    steps: number of updates until then.
+    start: initial step size, positive.
+    end: final step size, positive.
+    steps: number of updates between the two.
   """
 
   start: float = 1.0
@@ -208,15 +208,15 @@ class AnnealedController:
       )
 
   def init(self) -> Array:
-    """The state to begin with."""
+    """The initial state."""
     return jnp.int32(0)
 
   def update(self, state: Array, kl: Array, n: int) -> Array:
-    """The state after a batch, whatever the divergence was."""
+    """The state after a batch; the divergence is ignored."""
     del kl, n
     return state + 1
 
   def value(self, state: Array) -> Array:
     """The coefficient, a float32 scalar."""
-    part = jnp.minimum(jnp.asarray(state, jnp.float32) / self.steps, 1.0)
-    return 1.0 / (self.start + (self.end - self.start) * part)
+    progress = jnp.minimum(jnp.asarray(state, jnp.float32) / self.steps, 1.0)
+    return 1.0 / (self.start + (self.end - self.start) * progress)

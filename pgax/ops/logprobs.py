@@ -1,7 +1,7 @@
-"""Log-probabilities and entropy from logits: the one transform of sampler and trainer.
+"""Log-probabilities and entropy from logits, shared by sampler and trainer.
 
-The policy is `softmax(logits / temperature)`. Sampling and training both come through
-here, so a ratio between them measures the policy and never a forgotten temperature.
+The policy is `softmax(logits / temperature)`. Sampling and training both use these
+functions, so their ratio measures the policy and never a forgotten temperature.
 """
 
 import chex
@@ -17,8 +17,8 @@ def log_softmax(logits: Array, temperature: float | Array = 1.0) -> Array:
   `log_softmax(logits / temperature)` in float32.
 
   Args:
-    logits: `[..., V]`, any float dtype.
-    temperature: a positive scalar.
+    logits: `[..., V]` logits, any float dtype.
+    temperature: positive scalar.
 
   Returns:
     `[..., V]` float32, nats.
@@ -30,8 +30,8 @@ def token_logp(log_probs: Array, tokens: Array) -> Array:
   """Log-probability of each token.
 
   Args:
-    log_probs: `[..., V]`, nats.
-    tokens: `[...]` int ids in `[0, V)`.
+    log_probs: `[..., V]` log-probabilities, nats.
+    tokens: `[...]` int, token ids in `[0, V)`.
 
   Returns:
     `[...]`, nats.
@@ -46,7 +46,7 @@ def entropy(log_probs: Array) -> Array:
   `-sum_a p(a) log p(a)`; a token of probability 0 adds 0.
 
   Args:
-    log_probs: `[..., V]`, nats.
+    log_probs: `[..., V]` log-probabilities, nats.
 
   Returns:
     `[...]`, nats, between 0 and `log V`.

@@ -1,8 +1,8 @@
 """Masked reductions, and the replacement of padding that keeps gradients finite.
 
-A reduction here never lets padding into its value. For the gradient of what was computed
-*before* the reduction that is not enough: `0 * inf` is nan. So the inputs of a formula go
-through `select` first, and its results through a masked reduction.
+Masked entries never reach the value of a reduction. For gradients of the terms that are
+reduced that is not enough, because `0 * inf` is nan. So the inputs of a formula go through
+`select` first, and its results through a masked reduction.
 """
 
 import chex
@@ -12,15 +12,15 @@ from pgax.types import Array
 
 
 def select(x: Array, mask: Array, fill: float = 0.0) -> Array:
-  """Replaces masked entries by a constant, so that nothing downstream sees them.
+  """Replaces masked entries by a constant.
 
-  `where(mask, x, fill)`. Applied to the *inputs* of a formula this is the first half of
-  the double-where pattern: padding that holds inf or nan then reaches neither the value
-  nor the gradient, because `0 * nan` is never formed.
+  `where(mask, x, fill)`. Applied to the *inputs* of a formula it is the first half of the
+  double-where pattern: masked entries that hold inf or nan reach neither value nor
+  gradient, because `0 * nan` is never computed.
 
   Args:
-    x: `[...]` any dtype.
-    mask: `[...]` bool or 0/1, the shape of `x`.
+    x: `[...]` values of any dtype.
+    mask: `[...]` bool or 0/1, of the shape of `x`.
     fill: the constant.
 
   Returns:
@@ -36,8 +36,8 @@ def masked_sum(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None)
 
   Args:
     x: `[...]` real values; masked entries may hold inf or nan.
-    mask: `[...]` bool or 0/1, the shape of `x`.
-    axis: axes to reduce; all by default.
+    mask: `[...]` bool or 0/1, of the shape of `x`.
+    axis: axes to reduce; None for all.
 
   Returns:
     The sum, 0 where the mask is empty.
@@ -50,8 +50,8 @@ def masked_mean(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None
 
   Args:
     x: `[...]` real values; masked entries may hold inf or nan.
-    mask: `[...]` bool or 0/1, the shape of `x`.
-    axis: axes to reduce; all by default.
+    mask: `[...]` bool or 0/1, of the shape of `x`.
+    axis: axes to reduce; None for all.
 
   Returns:
     The mean, 0 where the mask is empty.
@@ -61,7 +61,7 @@ def masked_mean(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None
 
 
 def lengths(mask: Array) -> Array:
-  """Number of real tokens of each sequence.
+  """Number of unmasked tokens of each sequence.
 
   Args:
     mask: `[..., T]` bool or 0/1.

@@ -1,4 +1,4 @@
-"""Losses on pairs of which one is preferred, per pair and never reduced."""
+"""Losses of preference pairs, per pair and never reduced."""
 
 import chex
 import jax
@@ -14,7 +14,7 @@ def bradley_terry(chosen: Array, rejected: Array) -> Array:
 
   Args:
     chosen: `[...]` scores of the preferred completions.
-    rejected: `[...]` scores of the others.
+    rejected: `[...]` scores of the rejected completions.
 
   Returns:
     `[...]` float32, nats.

@@ -1,9 +1,11 @@
 """Returns and critic-based advantages: time is the last axis.
 
-`mask` is 1 on real tokens. They come first in their sequence, padding after them; what the
-padding holds never matters. Results are float32, and 0 on padding. `discount` and `lam` are
-scalars, or one for each sequence: `[...]`, the shape of the rewards without the last axis.
-A number outside of [0, 1] is a ValueError.
+`mask` is 1 on actions. Entries between two actions (the tokens of an environment's reply)
+and after the last one (padding) are skipped: the successor of an action is the next action,
+however far away; masked entries neither decay nor contribute, and may hold anything.
+Results are float32, and 0 where masked. `discount` and `lam` are scalars, or one value for
+each sequence: `[...]`, the shape of the rewards without the last axis. A number outside of
+[0, 1] is a ValueError.
 """
 
 import numbers
@@ -17,6 +19,7 @@ from pgax.types import Array
 
 
 def _checked(mask: Array, *arrays: Array) -> tuple[Array, ...]:
+  """The mask as bool, and the arrays as float32 with masked entries at 0."""
   mask = jnp.asarray(mask, bool)
   arrays = tuple(jnp.asarray(x, jnp.float32) for x in arrays)
   chex.assert_equal_shape([mask, *arrays])
@@ -35,47 +38,55 @@ def _per_sequence(x: Array | float, mask: Array) -> Array:
 
 
 def _decay(name: str, x: Array | float, mask: Array) -> Array:
-  """A discount or a trace; a number is checked, an array (it may be traced) is not."""
+  """A discount or lambda. Numbers are checked; arrays, which may be traced, are not."""
   if isinstance(x, numbers.Real) and not 0 <= x <= 1:
     raise ValueError(f"{name} is {x}; it must be in [0, 1]")
   return _per_sequence(x, mask)
 
 
-def _accumulate(terms: Array, decay: Array) -> Array:
-  """`y_t = x_t + decay * y_{t+1}` over the last axis, `decay` without it."""
+def _accumulate(terms: Array, mask: Array, decay: Array) -> Array:
+  """`y_t = x_t + decay * y_next` over the actions of the last axis; 0 where masked."""
 
-  def step(later: Array, term: Array) -> tuple[Array, Array]:
-    total = term + decay * later
+  def step(later: Array, entry: tuple[Array, Array]) -> tuple[Array, Array]:
+    term, is_action = entry
+    total = jnp.where(is_action, term + decay * later, later)
     return total, total
 
-  first = jnp.moveaxis(terms, -1, 0)
-  _, totals = jax.lax.scan(step, jnp.zeros_like(first[0]), first, reverse=True)
-  return jnp.moveaxis(totals, 0, -1)
+  entries = tuple(jnp.moveaxis(x, -1, 0) for x in (terms, mask))
+  _, totals = jax.lax.scan(step, jnp.zeros_like(entries[0][0]), entries, reverse=True)
+  return select(jnp.moveaxis(totals, 0, -1), mask)
+
+
+def _next_action(mask: Array) -> Array:
+  """Index of the next action after each entry, `T` where there is none."""
+  limit = mask.shape[-1]
+  index = jnp.where(mask, jnp.arange(limit), limit)
+  after = jnp.concatenate([index[..., 1:], jnp.full_like(index[..., :1], limit)], axis=-1)
+  return jax.lax.cummin(after, axis=mask.ndim - 1, reverse=True)
 
 
 def _next_values(values: Array, mask: Array, bootstrap: Array | float) -> Array:
-  """`V_{t+1}`, which after the last real token is `bootstrap`; 0 on padding."""
-  following = jnp.concatenate([mask[..., 1:], jnp.zeros_like(mask[..., :1])], axis=-1)
-  shifted = jnp.concatenate([values[..., 1:], jnp.zeros_like(values[..., :1])], axis=-1)
+  """The value of the next action, `bootstrap` after the last one; 0 where masked."""
   end = _per_sequence(bootstrap, mask)[..., None]
-  return select(jnp.where(following, shifted, end), mask)
+  values = jnp.concatenate([values, end], axis=-1)
+  return select(jnp.take_along_axis(values, _next_action(mask), axis=-1), mask)
 
 
 def discounted_returns(rewards: Array, mask: Array, discount: Array | float = 1.0) -> Array:
   """Reward to go.
 
-  `G_t = r_t + discount * G_{t+1}`.
+  `G_t = r_t + discount * G_{t+1}`, where `t + 1` is the next action.
 
   Args:
     rewards: `[..., T]` token rewards.
-    mask: `[..., T]` bool or 0/1.
-    discount: scalar or `[...]`.
+    mask: `[..., T]` bool or 0/1, the actions.
+    discount: discount of future rewards, a scalar or `[...]`.
 
   Returns:
     `[..., T]` float32.
   """
   mask, rewards = _checked(mask, rewards)
-  return select(_accumulate(rewards, _decay("discount", discount, mask)), mask)
+  return _accumulate(rewards, mask, _decay("discount", discount, mask))
 
 
 def td_errors(
@@ -87,15 +98,16 @@ def td_errors(
 ) -> Array:
   """Temporal-difference residuals.
 
-  `delta_t = r_t + discount * V_{t+1} - V_t`. Source: Sutton 1988.
+  `delta_t = r_t + discount * V_{t+1} - V_t`, where `t + 1` is the next action. Source:
+  Sutton 1988.
 
   Args:
     rewards: `[..., T]` token rewards.
     values: `[..., T]` value estimates, in units of reward.
-    mask: `[..., T]` bool or 0/1.
-    discount: scalar or `[...]`.
-    bootstrap: scalar or `[...]`, the value after the last real token; 0 where the
-      completion has ended, an estimate where it was cut.
+    mask: `[..., T]` bool or 0/1, the actions.
+    discount: discount of future rewards, a scalar or `[...]`.
+    bootstrap: value after the last action, a scalar or `[...]`; 0 where the completion has
+      ended, an estimate where it was truncated.
 
   Returns:
     `[..., T]` float32.
@@ -115,33 +127,38 @@ def n_step_advantages(
 ) -> Array:
   """Advantages that look `n` rewards ahead.
 
-  `A_t = sum_{k<n} discount**k r_{t+k} + discount**n V_{t+n} - V_t`, cut at the end of the
-  sequence. `n = 1` is the TD residual, `n >= T` is `G_t - V_t`. It is the sum of `n`
-  discounted TD residuals. Source: A3C, arXiv 1602.01783.
+  `A_t = sum_{k<n} discount**k r_{t+k} + discount**n V_{t+n} - V_t`, where `t + k` is the
+  k-th action after `t`, truncated at the last one. It is the sum of `n` discounted TD
+  residuals: `n = 1` is the TD residual, `n >= T` is `G_t - V_t`. Source: A3C, arXiv
+  1602.01783.
 
   Args:
     rewards: `[..., T]` token rewards.
     values: `[..., T]` value estimates, in units of reward.
-    mask: `[..., T]` bool or 0/1.
+    mask: `[..., T]` bool or 0/1, the actions.
     n: number of rewards, at least 1.
-    discount: scalar or `[...]`.
-    bootstrap: scalar or `[...]`, the value after the last real token.
+    discount: discount of future rewards, a scalar or `[...]`.
+    bootstrap: value after the last action, a scalar or `[...]`.
 
   Returns:
     `[..., T]` float32.
 
   Raises:
-    ValueError: if `n` is below 1.
+    ValueError: if `n` is less than 1.
   """
   if n < 1:
     raise ValueError(f"n is {n}; it must be at least 1")
   deltas = td_errors(rewards, values, mask, discount, bootstrap)
   mask = jnp.asarray(mask, bool)
-  decay, total = _decay("discount", discount, mask)[..., None], deltas
+  decay = _decay("discount", discount, mask)[..., None]
+  # With the actions first, the k-th action after another one is k entries away.
+  order = jnp.argsort(~mask, axis=-1, stable=True)
+  total = deltas = jnp.take_along_axis(deltas, order, axis=-1)
   for k in range(1, min(n, deltas.shape[-1])):
     later = jnp.concatenate([deltas[..., k:], jnp.zeros_like(deltas[..., :k])], axis=-1)
     total = total + decay**k * later
-  return select(total, mask)
+  position = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
+  return select(jnp.take_along_axis(total, position, axis=-1), mask)
 
 
 def gae(
@@ -152,19 +169,19 @@ def gae(
   lam: Array | float = 0.95,
   bootstrap: Array | float = 0.0,
 ) -> Array:
-  """Generalised advantage estimation.
+  """Generalized advantage estimation.
 
-  `A_t = delta_t + discount * lam * A_{t+1}`. `lam = 0` is the TD residual, of low variance
-  and biased where the values are wrong; `lam = 1` is `G_t - V_t`, unbiased and of high
-  variance. Source: arXiv 1506.02438.
+  `A_t = delta_t + discount * lam * A_{t+1}`, where `t + 1` is the next action. `lam = 0` is
+  the TD residual, which has low variance and is biased where the values are wrong; `lam =
+  1` is `G_t - V_t`, unbiased and of high variance. Source: arXiv 1506.02438.
 
   Args:
     rewards: `[..., T]` token rewards.
     values: `[..., T]` value estimates, in units of reward.
-    mask: `[..., T]` bool or 0/1.
-    discount: scalar or `[...]`.
-    lam: the trace, scalar or `[...]`; see `length_adaptive_lambda`.
-    bootstrap: scalar or `[...]`, the value after the last real token.
+    mask: `[..., T]` bool or 0/1, the actions.
+    discount: discount of future rewards, a scalar or `[...]`.
+    lam: lambda, a scalar or `[...]`; see `length_adaptive_lambda`.
+    bootstrap: value after the last action, a scalar or `[...]`.
 
   Returns:
     `[..., T]` float32.
@@ -172,18 +189,18 @@ def gae(
   deltas = td_errors(rewards, values, mask, discount, bootstrap)
   mask = jnp.asarray(mask, bool)
   decay = _decay("discount", discount, mask) * _decay("lam", lam, mask)
-  return select(_accumulate(deltas, decay), mask)
+  return _accumulate(deltas, mask, decay)
 
 
 def lambda_returns(advantages: Array, values: Array, mask: Array) -> Array:
-  """The target of the value function.
+  """Lambda-returns, the targets of the critic.
 
   `A_t + V_t`, with `A` from `gae` and before any whitening. Source: arXiv 1506.02438.
 
   Args:
-    advantages: `[..., T]` from `gae`.
-    values: `[..., T]`, those that `gae` was given.
-    mask: `[..., T]` bool or 0/1.
+    advantages: `[..., T]` advantages from `gae`.
+    values: `[..., T]` the values passed to `gae`.
+    mask: `[..., T]` bool or 0/1, the actions.
 
   Returns:
     `[..., T]` float32.
@@ -193,14 +210,14 @@ def lambda_returns(advantages: Array, values: Array, mask: Array) -> Array:
 
 
 def length_adaptive_lambda(lengths: Array, alpha: float = 0.05) -> Array:
-  """A trace that reaches further in longer sequences.
+  """A lambda that approaches 1 as the sequence gets longer.
 
-  `lam(l) = 1 - 1 / (alpha * l)`, kept within [0, 1]; below `1 / alpha` tokens it is 0.
-  Source: VAPO, arXiv 2504.05118.
+  `lam(l) = 1 - 1 / (alpha * l)`, clipped to [0, 1]; 0 up to `1 / alpha` tokens. Source:
+  VAPO, arXiv 2504.05118.
 
   Args:
     lengths: `[...]` lengths of the sequences, in tokens.
-    alpha: how fast the trace grows with the length, positive.
+    alpha: how fast lambda grows with the length, positive.
 
   Returns:
     `[...]` float32.

@@ -1,7 +1,7 @@
-"""Rewards of completions, shaped before any advantage is formed from them.
+"""Shaping of rewards, before advantages are computed from them.
 
-Each step is its own function, and none is applied unless it is called. Whitening is
-`advantages.whiten`. A reward of nan, one that could not be scored, stays nan.
+A reward of nan, of a completion that could not be scored, stays nan. Whitening is
+`advantages.whiten`.
 """
 
 import chex
@@ -13,17 +13,17 @@ from pgax.types import Array
 def missing_eos(
   rewards: Array, finished: Array, penalty: float, replace: bool = False
 ) -> Array:
-  """Penalty for a completion that was cut at the length limit.
+  """Penalizes completions that were cut at the length limit.
 
-  `R - penalty` where it was cut, or `-penalty` with `replace`: a reward model that never
-  saw a truncated completion has no say about one. Sources: arXiv 1909.08593, which
-  gives a fixed score; TRL, which subtracts.
+  `R - penalty` for truncated completions, or `-penalty` with `replace`, for reward models
+  that were not trained on truncated completions. Sources: arXiv 1909.08593, which assigns a
+  fixed score; TRL, which subtracts.
 
   Args:
     rewards: `[...]` rewards of completions.
-    finished: `[...]` bool or 0/1, true where a completion ended by EOS.
-    penalty: in units of reward, at least 0.
-    replace: whether the penalty stands in the place of the reward.
+    finished: `[...]` bool or 0/1, true on completions that ended by EOS.
+    penalty: penalty in units of reward, at least 0.
+    replace: whether the penalty replaces the reward, instead of being subtracted.
 
   Returns:
     `[...]` float32.
@@ -39,15 +39,15 @@ def missing_eos(
 
 
 def overlong(lengths: Array, max_length: int, buffer: int) -> Array:
-  """Penalty that grows over the last tokens before the length limit, to add to a reward.
+  """DAPO: a penalty that grows over the last tokens before the length limit.
 
-  `0` if `|o| <= L - C`, `((L - C) - |o|) / C` in between, and `-1` beyond `L`. Source:
-  DAPO, arXiv 2503.14476, which takes 20480 and 4096.
+  `0` if `|o| <= L - C`, `((L - C) - |o|) / C` in between, and `-1` beyond `L`. It is
+  added to the reward. Source: arXiv 2503.14476, which takes `L = 20480` and `C = 4096`.
 
   Args:
     lengths: `[...]` lengths of completions `|o|`, in tokens.
-    max_length: the limit `L`, in tokens, positive.
-    buffer: the stretch `C` before the limit over which it grows, in tokens, from 1 to
+    max_length: length limit `L`, in tokens, positive.
+    buffer: number `C` of tokens before the limit over which the penalty grows, from 1 to
       `max_length`.
 
   Returns:
@@ -58,17 +58,17 @@ def overlong(lengths: Array, max_length: int, buffer: int) -> Array:
   """
   if not 1 <= buffer <= max_length:
     raise ValueError(
-      f"buffer is {buffer} and max_length is {max_length}; allowed are buffers from 1 to "
-      "max_length tokens"
+      f"buffer is {buffer} and max_length is {max_length}; buffer must be between 1 "
+      "and max_length"
     )
   lengths = jnp.asarray(lengths, jnp.float32)
   return jnp.clip((max_length - buffer - lengths) / buffer, -1.0, 0.0)
 
 
-def normalise(rewards: Array, low: float, high: float) -> Array:
-  """Rewards of a known range, moved to [0, 1].
+def rescale(rewards: Array, low: float, high: float) -> Array:
+  """Rescales rewards of a known range to [0, 1].
 
-  `(R - low) / (high - low)`; a reward out of the range is not clipped.
+  `(R - low) / (high - low)`; rewards out of the range are not clipped.
 
   Args:
     rewards: `[...]` rewards.
@@ -87,7 +87,7 @@ def normalise(rewards: Array, low: float, high: float) -> Array:
 
 
 def clip(rewards: Array, low: float, high: float) -> Array:
-  """Rewards kept within bounds.
+  """Clips rewards.
 
   `min(max(R, low), high)`.
 
@@ -100,7 +100,7 @@ def clip(rewards: Array, low: float, high: float) -> Array:
     `[...]` float32.
 
   Raises:
-    ValueError: if the bounds are not in order.
+    ValueError: if `low` is above `high`.
   """
   if not low <= high:
     raise ValueError(f"low is {low} and high is {high}; low must not be above high")

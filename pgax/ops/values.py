@@ -1,4 +1,4 @@
-"""Losses of the value function, per token and never reduced."""
+"""Losses of the critic, per token and never reduced."""
 
 import chex
 import jax
@@ -10,16 +10,16 @@ from pgax.types import Array
 def value_loss(
   values: Array, old_values: Array, targets: Array, clip: float | None = 0.2
 ) -> Array:
-  """Squared error, pessimistic about values that moved far in one update.
+  """PPO: squared error of the value, clipped to limit its change in one update.
 
-  `1/2 max((V - R)**2, (clip(V, V_old - clip, V_old + clip) - R)**2)`. Source: PPO as in
-  arXiv 1707.06347 and arXiv 2203.02155.
+  `1/2 max((V - R)**2, (clip(V, V_old - clip, V_old + clip) - R)**2)`. Only
+  `values` is differentiated. Sources: arXiv 1707.06347, arXiv 2203.02155.
 
   Args:
-    values: `[..., T]` live value estimates, in units of reward.
-    old_values: `[..., T]` those that the update starts from.
-    targets: `[..., T]` the returns, usually lambda-returns.
-    clip: how far a value may move before the loss stops rewarding it; None for no limit.
+    values: `[..., T]` value estimates, in units of reward.
+    old_values: `[..., T]` value estimates before the update.
+    targets: `[..., T]` returns, usually lambda-returns.
+    clip: largest change of a value that the loss rewards; None for no limit.
 
   Returns:
     `[..., T]` float32.
@@ -36,20 +36,20 @@ def value_loss(
   )
   loss = jnp.square(values - targets)
   if clip is not None:
-    near = old_values + jnp.clip(values - old_values, -clip, clip)
-    loss = jnp.maximum(loss, jnp.square(near - targets))
+    bounded = old_values + jnp.clip(values - old_values, -clip, clip)
+    loss = jnp.maximum(loss, jnp.square(bounded - targets))
   return 0.5 * loss
 
 
 def binary_value_loss(logits: Array, targets: Array) -> Array:
-  """Cross-entropy of a sigmoid head, for returns between 0 and 1.
+  """Cross-entropy of a sigmoid head, for returns in [0, 1].
 
-  `-(R log sigmoid(x) + (1 - R) log(1 - sigmoid(x)))`, with `R` clipped to [0, 1]: beyond,
-  as penalties may take it, the loss would have no lower bound.
+  `-(R log sigmoid(x) + (1 - R) log(1 - sigmoid(x)))`, with `R` clipped to [0, 1], because
+  the loss has no lower bound beyond. Only `logits` is differentiated.
 
   Args:
-    logits: `[..., T]` of the head; the value is their sigmoid.
-    targets: `[..., T]` the returns.
+    logits: `[..., T]` outputs of the head; the value is their sigmoid.
+    targets: `[..., T]` returns.
 
   Returns:
     `[..., T]` float32, nats.

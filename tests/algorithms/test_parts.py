@@ -8,16 +8,16 @@ import pytest
 
 from pgax import advantages, algorithms, correction, returns, shaping
 from pgax.algorithms import filters, parts
-from pgax.types import Scored
-from tests import tiny
+from pgax.types import AdvantageInputs
+from tests import arrays
 
-ROLLOUT, FEEDBACK, VALUES = tiny.rollout(), tiny.feedback(), tiny.values()
-MASK, REWARDS = ROLLOUT.mask, FEEDBACK.rewards
+ROLLOUT, FEEDBACK, VALUES = arrays.rollout(), arrays.feedback(), arrays.values()
+MASK, REWARDS = ROLLOUT.action_mask, FEEDBACK.rewards
 LENGTHS = np.asarray(MASK).sum(-1)
-SCORED = Scored(
+INPUTS = AdvantageInputs(
   rewards=REWARDS,
   valid=FEEDBACK.valid,
-  mask=MASK,
+  action_mask=MASK,
   penalty=0.1 * VALUES * MASK,
   baseline=jnp.float32(0.3),
   values=VALUES * MASK,
@@ -38,7 +38,7 @@ LIVE = ROLLOUT.logp + 3 * (VALUES - 0.5) * MASK
 
 
 def advantage(part):
-  return part(SCORED)
+  return part(INPUTS)
 
 
 def surrogate(part):
@@ -68,18 +68,18 @@ def value_loss(part):
 CALLS = {
   parts.BatchMean: (advantage, {}),
   parts.LeaveOneOut: (advantage, {}),
-  parts.GroupStandardised: (advantage, {"ddof": 1, "eps": 0.1}),
-  parts.GroupCentred: (advantage, {}),
+  parts.GroupNormalized: (advantage, {"ddof": 1, "eps": 0.1}),
+  parts.GroupCentered: (advantage, {}),
   parts.LengthWeighted: (advantage, {}),
   parts.RelativeToMean: (advantage, {}),
-  parts.AboveBaseline: (advantage, {}),
-  parts.AboveGreedy: (advantage, {}),
-  parts.StepsStandardised: (advantage, {"ddof": 1, "eps": 0.1}),
+  parts.MovingAverageBaseline: (advantage, {}),
+  parts.GreedyBaseline: (advantage, {}),
+  parts.ProcessNormalized: (advantage, {"ddof": 1, "eps": 0.1}),
   parts.ReturnToGo: (advantage, {"group_baseline": True, "discount": 0.5}),
   parts.GAE: (advantage, {"discount": 0.5, "lam": 0.2, "whiten": False}),
   parts.LengthAdaptiveGAE: (advantage, {"discount": 0.5, "alpha": 0.9, "whiten": False}),
   parts.LambdaReturn: (advantage, {"discount": 0.5, "lam": 0.2}),
-  parts.Imitation: (advantage, {}),
+  parts.UnitAdvantage: (advantage, {}),
   parts.RewardAbove: (keep, {"threshold": 0.7}),
   parts.PolicyGradient: (surrogate, {}),
   parts.Unclipped: (surrogate, {}),
@@ -87,32 +87,32 @@ CALLS = {
   parts.SequenceClipped: (surrogate, {"clip_low": 0.1, "clip_high": 0.1}),
   parts.GeometricMean: (surrogate, {"clip": 0.1}),
   parts.ClippedWeight: (surrogate, {"clip_low": 0.1, "clip_high": 0.1}),
-  parts.SoftGate: (surrogate, {"tau_pos": 2.0, "tau_neg": 2.0}),
+  parts.SigmoidGate: (surrogate, {"tau_pos": 2.0, "tau_neg": 2.0}),
   # Its loss is that of `Unclipped`; what it cuts is the gradient (tests/ops).
-  parts.TrustedTokens: (
+  parts.ProbabilityClipped: (
     lambda part: part(LIVE, BATCH).clipped & MASK,
     {"delta": 0.01},
   ),
   parts.ReferenceWeighted: (surrogate, {"clip": 0.1, "importance": "none"}),
-  parts.SquaredMirror: (surrogate, {"tau": 0.5}),
+  parts.MirrorDescent: (surrogate, {"tau": 0.5}),
   parts.Pairwise: (surrogate, {"clip": 0.5, "form": "joint"}),
   parts.Contrastive: (surrogate, {"beta": 0.5}),
   parts.FixedLength: (weight, {"max_length": 9}),
-  parts.Truncated: (correct, {"cap": 1.1}),
+  parts.TruncatedWeights: (correct, {"cap": 1.1}),
   parts.IcePop: (correct, {"low": 0.9, "high": 1.5}),
-  parts.SequenceTruncated: (correct, {"cap": 1.1}),
+  parts.SequenceTruncatedWeights: (correct, {"cap": 1.1}),
   parts.MissingEOS: (shape, {"penalty": 0.5, "replace": True}),
   parts.Overlong: (shape, {"buffer": 4, "coef": 0.5}),
-  parts.Normalised: (shape, {"low": -1.0, "high": 2.0}),
-  parts.Bounded: (shape, {"low": 0.3, "high": 0.7}),
-  parts.Whitened: (shape, {"shift_mean": False}),
+  parts.RescaledReward: (shape, {"low": -1.0, "high": 2.0}),
+  parts.ClippedReward: (shape, {"low": 0.3, "high": 0.7}),
+  parts.WhitenedReward: (shape, {"shift_mean": False}),
   parts.SquaredError: (value_loss, {"clip": None}),
   parts.CrossEntropy: (value_loss, {}),
 }
-NEEDED = {parts.Normalised: (0.0, 1.0), parts.Bounded: (0.0, 1.0)}
+NEEDED = {parts.RescaledReward: (0.0, 1.0), parts.ClippedReward: (0.0, 1.0)}
 
 
-def test_every_part_is_looked_at():
+def test_every_part_is_tested():
   assert {kind.__name__ for kind in CALLS} == set(parts.__all__)
   for kind, (_, changes) in CALLS.items():
     assert {field.name for field in dataclasses.fields(kind)} == set(changes), kind
@@ -131,48 +131,52 @@ def test_every_setting_of_a_part_matters(kind, name):
 
 
 def test_token_rewards_of_a_critic():
-  at_end = np.asarray(advantages.at_last_token(REWARDS + SCORED.penalty.sum(-1), MASK))
-  token_rewards = at_end - np.asarray(SCORED.penalty)
+  at_end = np.asarray(advantages.at_last_token(REWARDS + INPUTS.penalty.sum(-1), MASK))
+  token_rewards = at_end - np.asarray(INPUTS.penalty)
   # They add up to the penalised reward of the completion.
   np.testing.assert_allclose(token_rewards.sum(-1), REWARDS, rtol=1e-5, atol=1e-6)
-  expected = returns.gae(token_rewards, SCORED.values, MASK, 1.0, 0.95)
+  expected = returns.gae(token_rewards, INPUTS.values, MASK, 1.0, 0.95)
   np.testing.assert_allclose(
-    parts.GAE(whiten=False)(SCORED), expected, rtol=1e-5, atol=1e-6
+    parts.GAE(whiten=False)(INPUTS), expected, rtol=1e-5, atol=1e-6
   )
   np.testing.assert_allclose(
-    parts.LambdaReturn(lam=1.0)(SCORED),
+    parts.LambdaReturn(lam=1.0)(INPUTS),
     returns.discounted_returns(token_rewards, MASK),
     rtol=1e-5,
     atol=1e-6,
   )
   adaptive = returns.gae(
-    token_rewards, SCORED.values, MASK, 1.0, returns.length_adaptive_lambda(LENGTHS, 0.5)
+    token_rewards, INPUTS.values, MASK, 1.0, returns.length_adaptive_lambda(LENGTHS, 0.5)
   )
-  found = parts.LengthAdaptiveGAE(alpha=0.5)(SCORED)
-  np.testing.assert_allclose(found, advantages.whiten(adaptive, MASK), rtol=1e-5, atol=1e-6)
+  result = parts.LengthAdaptiveGAE(alpha=0.5)(INPUTS)
+  np.testing.assert_allclose(
+    result, advantages.whiten(adaptive, MASK), rtol=1e-5, atol=1e-6
+  )
 
 
 def test_return_to_go_takes_the_penalty_once():
-  raw = REWARDS + SCORED.penalty.sum(-1)
-  expected = advantages.reinforce_pp(raw, SCORED.penalty, MASK, kl_coef=1.0)
-  np.testing.assert_allclose(parts.ReturnToGo()(SCORED), expected, rtol=1e-5, atol=1e-6)
+  raw = REWARDS + INPUTS.penalty.sum(-1)
+  expected = advantages.reinforce_pp(raw, INPUTS.penalty, MASK, kl_coef=1.0)
+  np.testing.assert_allclose(parts.ReturnToGo()(INPUTS), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_baselines():
-  np.testing.assert_allclose(parts.AboveBaseline()(SCORED), REWARDS - 0.3, rtol=1e-6)
+  np.testing.assert_allclose(
+    parts.MovingAverageBaseline()(INPUTS), REWARDS - 0.3, rtol=1e-6
+  )
   moving = algorithms.MovingAverage(rate=0.5, initial=0.2)
-  moved = moving.update(moving.init(), REWARDS, FEEDBACK.valid)
-  assert moved == pytest.approx(0.1 + 0.5 * float(REWARDS.mean()))
+  updated = moving.update(moving.init(), REWARDS, FEEDBACK.valid)
+  assert updated == pytest.approx(0.1 + 0.5 * float(REWARDS.mean()))
   expected = REWARDS - FEEDBACK.greedy_rewards[:, None]
-  np.testing.assert_allclose(parts.AboveGreedy()(SCORED), expected, rtol=1e-6)
+  np.testing.assert_allclose(parts.GreedyBaseline()(INPUTS), expected, rtol=1e-6)
 
 
 def test_correction_parts_call_their_op():
   pairs = [
-    (parts.Truncated(1.2), correction.truncated(LIVE, ROLLOUT.logp, 1.2)),
+    (parts.TruncatedWeights(1.2), correction.truncated(LIVE, ROLLOUT.logp, 1.2)),
     (parts.IcePop(0.8, 2.0), correction.icepop(LIVE, ROLLOUT.logp, 0.8, 2.0)),
     (
-      parts.SequenceTruncated(1.2),
+      parts.SequenceTruncatedWeights(1.2),
       correction.sequence(LIVE, ROLLOUT.logp, MASK, 1.2),
     ),
   ]
@@ -186,18 +190,22 @@ def test_overlong_takes_a_fifth_of_the_limit():
 
 
 @pytest.mark.parametrize(
-  ("part", "field", "told"),
+  ("part", "field", "message"),
   [
-    (parts.AboveGreedy(), "greedy_rewards", "greedy_baseline is False"),
-    (parts.AboveBaseline(), "baseline", "AboveBaseline needs a baseline"),
-    (parts.StepsStandardised(), "step_rewards", "step_reward is None"),
-    (parts.GAE(), "values", "GAE needs values; the algorithm has no critic"),
-    (parts.LambdaReturn(), "values", "LambdaReturn needs values"),
+    (parts.GreedyBaseline(), "greedy_rewards", "greedy_baseline is False"),
+    (parts.MovingAverageBaseline(), "baseline", "MovingAverageBaseline needs a baseline"),
+    (parts.ProcessNormalized(), "step_rewards", "step_reward is None"),
+    (
+      parts.GAE(),
+      "values",
+      "GAE needs the critic.s values and the algorithm has no critic",
+    ),
+    (parts.LambdaReturn(), "values", "LambdaReturn needs the critic"),
   ],
 )
-def test_what_a_part_needs_is_said(part, field, told):
-  with pytest.raises(ValueError, match=told):
-    part(SCORED.replace(**{field: None}))
+def test_a_part_names_what_it_needs(part, field, message):
+  with pytest.raises(ValueError, match=message):
+    part(INPUTS.replace(**{field: None}))
 
 
 def test_filters():
@@ -205,5 +213,5 @@ def test_filters():
   rewards = np.array([[1, 1, 1], [1, 0, 1], [0, 1, np.nan], [0, np.nan, 0], [5, 6, 7]])
   valid = np.isfinite(rewards)
   valid[4] = False
-  told = filters.informative(rewards, valid)
-  np.testing.assert_array_equal(told, [False, True, True, False, False])
+  informative = filters.informative(rewards, valid)
+  np.testing.assert_array_equal(informative, [False, True, True, False, False])

@@ -8,11 +8,11 @@ import pytest
 from pgax import aggregation, algorithms, kl
 from pgax.algorithms import (
   Algorithm,
+  CriticSpec,
   DynamicSampling,
   KLPenalty,
   MovingAverage,
-  PositiveExamples,
-  ValueLearning,
+  PositiveNLL,
   filters,
   parts,
 )
@@ -20,7 +20,7 @@ from pgax.algorithms import (
 PRESETS = algorithms.presets.ALL
 IN_REWARD = KLPenalty(kl.k1, kl.FixedController(0.05), "reward")
 CLIPPED, HIGHER = parts.Clipped(0.2, 0.2), parts.Clipped(0.2, 0.28)
-GROUP = parts.GroupStandardised(ddof=0, eps=1e-6)
+GROUP = parts.GroupNormalized(ddof=0, eps=1e-6)
 # A value for every argument of every preset that differs from its default.
 OTHERS = {
   "alpha": 0.1,
@@ -59,9 +59,7 @@ OTHERS = {
 
 
 def critic(lam, pretraining=0):
-  return ValueLearning(
-    parts.LambdaReturn(1.0, lam), parts.SquaredError(0.2), 0.1, pretraining
-  )
+  return CriticSpec(parts.LambdaReturn(1.0, lam), parts.SquaredError(0.2), 0.1, pretraining)
 
 
 # The table of ALGORITHMS that the field knows, part by part, defaults included.
@@ -73,7 +71,7 @@ EXPECTED = {
     parts.LeaveOneOut(), parts.PolicyGradient(), aggregation.sequence_sum, IN_REWARD
   ),
   algorithms.remax: Algorithm(
-    parts.AboveGreedy(),
+    parts.GreedyBaseline(),
     parts.PolicyGradient(),
     aggregation.sequence_sum,
     IN_REWARD,
@@ -118,7 +116,7 @@ EXPECTED = {
     HIGHER,
     aggregation.token_mean,
     critic=critic(1.0, pretraining=10),
-    imitation=PositiveExamples(0.1),
+    nll_loss=PositiveNLL(0.1),
     epochs=4,
   ),
   algorithms.grpo: Algorithm(
@@ -128,18 +126,18 @@ EXPECTED = {
     KLPenalty(kl.k3, kl.FixedController(0.04), "loss"),
   ),
   algorithms.grpo_process: Algorithm(
-    parts.StepsStandardised(ddof=0, eps=1e-6),
+    parts.ProcessNormalized(ddof=0, eps=1e-6),
     CLIPPED,
     aggregation.sequence_mean,
     KLPenalty(kl.k3, kl.FixedController(0.04), "loss"),
   ),
-  algorithms.dr_grpo: Algorithm(parts.GroupCentred(), CLIPPED, parts.FixedLength(None)),
+  algorithms.dr_grpo: Algorithm(parts.GroupCentered(), CLIPPED, parts.FixedLength(None)),
   algorithms.dapo: Algorithm(
     GROUP,
     HIGHER,
     aggregation.token_mean,
     shaping=(parts.Overlong(None, 1.0),),
-    refill=DynamicSampling(3),
+    dynamic_sampling=DynamicSampling(3),
   ),
   algorithms.gspo: Algorithm(
     GROUP, parts.SequenceClipped(3e-4, 4e-4), aggregation.sequence_mean
@@ -148,42 +146,48 @@ EXPECTED = {
   algorithms.cispo: Algorithm(
     GROUP, parts.ClippedWeight(1.0, 0.28), aggregation.token_mean
   ),
-  algorithms.sapo: Algorithm(GROUP, parts.SoftGate(1.0, 1.05), aggregation.sequence_mean),
-  algorithms.dppo: Algorithm(GROUP, parts.TrustedTokens(0.2), aggregation.sequence_mean),
+  algorithms.sapo: Algorithm(
+    GROUP, parts.SigmoidGate(1.0, 1.05), aggregation.sequence_mean
+  ),
+  algorithms.dppo: Algorithm(
+    GROUP, parts.ProbabilityClipped(0.2), aggregation.sequence_mean
+  ),
   algorithms.mdpo: Algorithm(
-    parts.GroupCentred(),
+    parts.GroupCentered(),
     parts.Unclipped(),
     aggregation.sequence_mean,
-    KLPenalty(kl.k3, kl.AnnealedController(1.0, 0.1, 100), "loss", "old", corrected=True),
+    KLPenalty(
+      kl.k3, kl.AnnealedController(1.0, 0.1, 100), "loss", "old", importance_weighted=True
+    ),
     epochs=4,
   ),
   algorithms.mdpo_kimi: Algorithm(
-    parts.GroupCentred(), parts.SquaredMirror(0.1), aggregation.sequence_mean, epochs=4
+    parts.GroupCentered(), parts.MirrorDescent(0.1), aggregation.sequence_mean, epochs=4
   ),
   algorithms.a_lol: Algorithm(
-    parts.GroupCentred(),
+    parts.GroupCentered(),
     parts.ReferenceWeighted(0.9, "sequence"),
     aggregation.sequence_sum,
   ),
   algorithms.p3o: Algorithm(
-    parts.GroupCentred(),
+    parts.GroupCentered(),
     parts.Pairwise(0.2, "separate"),
     aggregation.sequence_mean,
     IN_REWARD,
   ),
   algorithms.copg: Algorithm(
-    parts.GroupCentred(), parts.Contrastive(0.05), aggregation.sequence_mean
+    parts.GroupCentered(), parts.Contrastive(0.05), aggregation.sequence_mean
   ),
   algorithms.expert_iteration: Algorithm(
-    parts.Imitation(),
+    parts.UnitAdvantage(),
     parts.PolicyGradient(),
     aggregation.token_mean,
-    keep=parts.RewardAbove(0.0),
+    completion_filter=parts.RewardAbove(0.0),
   ),
 }
 
 
-def test_every_preset_is_looked_at():
+def test_every_preset_is_tested():
   assert set(EXPECTED) == set(PRESETS)
   assert [preset.__name__ for preset in PRESETS] == [p.__name__ for p in EXPECTED]
 
@@ -201,8 +205,8 @@ def leaves(value):
     fields = dict(enumerate(value))
   else:
     return {(): value}
-  found = {(name, *path): x for name, v in fields.items() for path, x in leaves(v).items()}
-  return found | {("kind",): type(value).__name__}
+  result = {(name, *path): x for name, v in fields.items() for path, x in leaves(v).items()}
+  return result | {("kind",): type(value).__name__}
 
 
 SETTINGS = [(p, name) for p in PRESETS for name in inspect.signature(p).parameters]
@@ -219,15 +223,15 @@ def test_every_setting_reaches_its_part(preset, name):
 
 
 def test_settings_that_add_a_part():
-  assert algorithms.dapo(drop_truncated=True).keep is filters.finished
+  assert algorithms.dapo(drop_truncated=True).completion_filter is filters.finished
   moving = algorithms.reinforce(rate=0.2)
   assert moving.baseline == MovingAverage(0.2)
-  assert moving.advantage == parts.AboveBaseline()
+  assert moving.advantage == parts.MovingAverageBaseline()
   assert algorithms.rloo(clip=0.1).surrogate == parts.Clipped(0.1, 0.1)
   assert algorithms.reinforce_pp(clip=0.1).surrogate == parts.Clipped(0.1, 0.1)
-  assert algorithms.vapo(imitation_coef=0.0).imitation is None
+  assert algorithms.vapo(imitation_coef=0.0).nll_loss is None
   assert algorithms.dapo(overlong_coef=0.0).shaping == ()
-  assert algorithms.dapo(max_batches=1).refill is None
+  assert algorithms.dapo(max_batches=1).dynamic_sampling is None
   assert algorithms.a_lol(kl_coef=0.1).kl.placement == "loss"
 
 
@@ -249,7 +253,7 @@ def test_equal_values_hash_equal_and_can_be_replaced(preset):
 
 
 @pytest.mark.parametrize(
-  ("make", "told"),
+  ("make", "message"),
   [
     (lambda: algorithms.grpo(epochs=0), "epochs is 0"),
     (
@@ -272,20 +276,20 @@ def test_equal_values_hash_equal_and_can_be_replaced(preset):
     ),
     (
       lambda: KLPenalty(kl.k1, kl.FixedController(0.1), "reward", "old"),
-      "anchor is 'old' and corrected is False with placement 'reward'",
+      "anchor is 'old' and importance_weighted is False with placement 'reward'",
     ),
     (lambda: algorithms.ppo(value_coef=0.0), r"coef is 0\.0 .*must be positive"),
-    (lambda: algorithms.vc_ppo(pretraining=-1), "pretraining is -1"),
+    (lambda: algorithms.vc_ppo(pretraining=-1), "pretraining_steps is -1"),
     (lambda: algorithms.vapo(imitation_coef=-0.1), r"coef is -0\.1; it must be positive"),
     (lambda: algorithms.dapo(max_batches=0), "max_batches is 0; it must be at least 2"),
     (
-      lambda: dataclasses.replace(algorithms.remax(), shaping=(parts.Bounded(0, 1),)),
+      lambda: dataclasses.replace(algorithms.remax(), shaping=(parts.ClippedReward(0, 1),)),
       "greedy_baseline is True and shaping is",
     ),
     (lambda: algorithms.reinforce(rate=1.5), r"rate is 1\.5"),
     (lambda: algorithms.mdpo(final_step_size=0.0), r"end is 0\.0"),
   ],
 )
-def test_bad_values(make, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_values(make, message):
+  with pytest.raises(ValueError, match=message):
     make()

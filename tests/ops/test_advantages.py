@@ -54,10 +54,10 @@ def test_matches_reference(r, valid, ddof, eps):
   spread = np.array(
     [np.ptp(row[ok]) if ok.any() else 0 for row, ok in zip(r, valid, strict=True)]
   )
-  told = (spread == 0) | (spread > 1e-2)
+  stable = (spread == 0) | (spread > 1e-2)
   ours = advantages.grpo(poisoned, valid, ddof, eps)
   plain = references.group(r, valid, lambda v: references.grpo(v, ddof, eps))
-  np.testing.assert_allclose(ours[told], plain[told], rtol=1e-3, atol=1e-4)
+  np.testing.assert_allclose(ours[stable], plain[stable], rtol=1e-3, atol=1e-4)
 
 
 @given(rewards(), bools(GROUPS))
@@ -92,18 +92,18 @@ some_rewards = hnp.arrays(
 @given(some_rewards, st.permutations(range(GROUPS[-1])), floats((GROUPS[0], 1)))
 def test_identities(name, r, order, shift):
   function = RELATIVE[name]
-  found = np.asarray(function(r))
+  result = np.asarray(function(r))
   close = {"rtol": 1e-3, "atol": 1e-4}
   if name != "maxrl":  # its scale is the mean, which a shift moves
-    np.testing.assert_allclose(function(r + shift), found, **close)
+    np.testing.assert_allclose(function(r + shift), result, **close)
   factor = 1 if name in ("grpo", "maxrl") else 4
-  np.testing.assert_allclose(function(4 * r), factor * found, **close)
+  np.testing.assert_allclose(function(4 * r), factor * result, **close)
   if name == "opo":  # its baseline is the mean over tokens
-    np.testing.assert_allclose((found * LENGTHS).sum(-1), 0, atol=1e-3)
+    np.testing.assert_allclose((result * LENGTHS).sum(-1), 0, atol=1e-3)
   else:
-    np.testing.assert_allclose(found.sum(-1), 0, atol=1e-3)
-    np.testing.assert_allclose(function(r[:, order]), found[:, order], **close)
-  np.testing.assert_allclose(function(r[::-1]), found[::-1], **close)
+    np.testing.assert_allclose(result.sum(-1), 0, atol=1e-3)
+    np.testing.assert_allclose(function(r[:, order]), result[:, order], **close)
+  np.testing.assert_allclose(function(r[::-1]), result[::-1], **close)
 
 
 def test_opo_of_a_permuted_group_is_permuted():
@@ -117,11 +117,11 @@ def test_opo_of_a_permuted_group_is_permuted():
 def test_unscorable_takes_no_part(function):
   r = np.array([[1.0, 0.0, 0.5, np.nan], [np.nan] * 4, [np.nan, 3.0, np.inf, np.nan]])
   valid = np.isfinite(r)
-  found = np.asarray(function(r, valid))
-  assert np.all(np.isfinite(found)) and np.all(found[~valid] == 0)
+  result = np.asarray(function(r, valid))
+  assert np.all(np.isfinite(result)) and np.all(result[~valid] == 0)
   if function is not advantages.batch_mean:
-    np.testing.assert_allclose(found[0, :3], function(r[0, :3]), rtol=1e-6)
-    assert np.all(found[1:] == 0)  # nothing, or nothing to compare with
+    np.testing.assert_allclose(result[0, :3], function(r[0, :3]), rtol=1e-6)
+    assert np.all(result[1:] == 0)  # nothing, or nothing to compare with
 
 
 @pytest.mark.parametrize("function", [*GROUP_RELATIVE, advantages.batch_mean])

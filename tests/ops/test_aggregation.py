@@ -71,8 +71,8 @@ def test_neither_the_split_nor_the_order_changes_the_loss(kind, mask, losses, or
   total = np.sum(weights * losses)
   parts = [np.sum(weights[n] * losses[n]) for n in range(TOKENS[0])]
   assert sum(parts) == pytest.approx(total, abs=1e-6)
-  found = np.sum(np.asarray(WEIGHTS[kind](mask[order]), np.float64) * losses[order])
-  assert found == pytest.approx(total, abs=1e-4)
+  result = np.sum(np.asarray(WEIGHTS[kind](mask[order]), np.float64) * losses[order])
+  assert result == pytest.approx(total, abs=1e-4)
 
 
 def test_the_mean_of_means_of_microbatches_is_another_loss():

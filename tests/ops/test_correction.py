@@ -20,13 +20,15 @@ def test_matches_reference(old, drawn, mask):
     correction.truncated(old, drawn, 3.0), np.minimum(ratio, 3), rtol=1e-4
   )
   edge = np.minimum(np.abs(ratio - 0.5), np.abs(ratio - 5)) < 1e-4
-  kept = np.where((ratio >= 0.5) & (ratio <= 5), ratio, 0)
-  np.testing.assert_allclose(correction.icepop(old, drawn)[~edge], kept[~edge], rtol=1e-4)
-  whole = np.exp(np.sum(np.where(mask, old.astype(np.float64) - drawn, 0), -1))
-  expected = np.broadcast_to(np.minimum(whole, 2)[..., None], TOKENS)
+  expected = np.where((ratio >= 0.5) & (ratio <= 5), ratio, 0)
+  np.testing.assert_allclose(
+    correction.icepop(old, drawn)[~edge], expected[~edge], rtol=1e-4
+  )
+  ratio = np.exp(np.sum(np.where(mask, old.astype(np.float64) - drawn, 0), -1))
+  expected = np.broadcast_to(np.minimum(ratio, 2)[..., None], TOKENS)
   poison = np.where(mask, 0, np.nan)
-  found = correction.sequence(old + poison, drawn + poison, mask)
-  np.testing.assert_allclose(found, expected, rtol=1e-3)
+  result = correction.sequence(old + poison, drawn + poison, mask)
+  np.testing.assert_allclose(result, expected, rtol=1e-3)
 
 
 def test_truncation_alone_is_biased_and_the_full_weight_is_not():

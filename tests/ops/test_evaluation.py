@@ -19,23 +19,23 @@ bootstrap = jax.jit(evaluation.bootstrap, static_argnames="level")
 
 @given(bools(GROUP), bools(GROUP), st.sampled_from([1, 2, 4, 6]))
 def test_pass_at_k_is_the_fraction_of_choices_with_a_right_one(right, valid, k):
-  found = pass_at_k(right, valid, k)
-  for row, ok, value in zip(right, valid, found, strict=True):
-    choices = [any(some) for some in itertools.combinations(row[ok], k)]
+  result = pass_at_k(right, valid, k)
+  for row, ok, value in zip(right, valid, result, strict=True):
+    choices = [any(choice) for choice in itertools.combinations(row[ok], k)]
     expected = sum(choices) / len(choices) if choices else np.nan
     np.testing.assert_allclose(value, expected, rtol=1e-6)
-  assert found.dtype == np.float32
+  assert result.dtype == np.float32
 
 
 def test_pass_at_k_of_many_completions_is_exact():
   n, counts = 2048, np.array([0, 1, 2, 7, 500, 1024, 2047, 2048])
   right = np.arange(n) < counts[:, None]
   for k in (1, 16, 1500):
-    found = pass_at_k(right, np.ones_like(right), k)
+    result = pass_at_k(right, np.ones_like(right), k)
     exact = [1 - math.comb(n - c, k) / math.comb(n, k) for c in counts.tolist()]
-    np.testing.assert_allclose(found, exact, rtol=2e-4, atol=1e-6)
+    np.testing.assert_allclose(result, exact, rtol=2e-4, atol=1e-6)
     # Nothing right and all right leave no room for rounding.
-    assert found[0] == 0 and found[-1] == 1
+    assert result[0] == 0 and result[-1] == 1
 
 
 def test_pass_at_k_is_unbiased():
@@ -43,11 +43,11 @@ def test_pass_at_k_is_unbiased():
   p, outcomes = 0.3, np.array(list(itertools.product([False, True], repeat=4)))
   chances = np.prod(np.where(outcomes, p, 1 - p), axis=-1)
   for k in (1, 2, 3, 4):
-    found = pass_at_k(outcomes, np.ones_like(outcomes), k)
-    assert chances @ found == pytest.approx(1 - (1 - p) ** k, rel=1e-6)
+    result = pass_at_k(outcomes, np.ones_like(outcomes), k)
+    assert chances @ result == pytest.approx(1 - (1 - p) ** k, rel=1e-6)
 
 
-def test_pass_at_no_completion_is_refused():
+def test_pass_at_no_completion_is_rejected():
   with pytest.raises(ValueError, match="k is 0; it must be at least 1"):
     evaluation.pass_at_k(np.ones((1, 2), bool), np.ones((1, 2), bool), 0)
 
@@ -58,17 +58,17 @@ def test_interval_holds_the_mean_as_often_as_it_says():
     [(rng.random((trials, size)) < 0.3), rng.exponential(0.3, (trials, size))]
   )
   for level, slack in ((0.95, 0.035), (0.5, 0.07)):
-    found = bootstrap(values, jax.random.key(0), level)
-    inside = np.mean((found.low <= 0.3) & (found.high >= 0.3), axis=-1)
+    result = bootstrap(values, jax.random.key(0), level)
+    inside = np.mean((result.low <= 0.3) & (result.high >= 0.3), axis=-1)
     np.testing.assert_allclose(inside, level, atol=slack)
-  np.testing.assert_allclose(found.mean, values.mean(-1), rtol=1e-5)
+  np.testing.assert_allclose(result.mean, values.mean(-1), rtol=1e-5)
 
 
 def test_interval_is_that_of_the_textbook():
   rng = np.random.default_rng(1)
   rows = rng.normal(5, 2, (4, 8)).astype(np.float32)
-  found = bootstrap(rows, jax.random.key(0))
-  for row, mean, low, high in zip(rows, *found, strict=True):
+  result = bootstrap(rows, jax.random.key(0))
+  for row, mean, low, high in zip(rows, *result, strict=True):
     means = rng.choice(row, (20_000, 8)).mean(-1)
     assert mean == pytest.approx(row.mean(), rel=1e-6)
     # Of a thousand draws, the quantile's own deviation is about 0.07 of the mean's.
@@ -82,11 +82,11 @@ def test_what_is_left_out_plays_no_part():
   rows = np.full((4, 8), np.nan)
   rows[0, :5] = rows[1, 3:] = rows[2, [0, 2, 3, 5, 7]] = values
   rows[2, 1] = np.inf
-  found = bootstrap(rows, jax.random.key(0))
-  np.testing.assert_allclose(found.mean[:3], values.mean(), rtol=1e-6)
-  for end in found:
+  result = bootstrap(rows, jax.random.key(0))
+  np.testing.assert_allclose(result.mean[:3], values.mean(), rtol=1e-6)
+  for end in result:
     assert end[0] == end[1] == end[2] and np.isnan(end[3])
-  assert found.low[0] < found.mean[0] < found.high[0]
+  assert result.low[0] < result.mean[0] < result.high[0]
 
 
 def test_equal_values_have_no_width():
@@ -98,8 +98,8 @@ def test_equal_values_have_no_width():
 
 
 def test_no_problem_has_no_mean():
-  found = evaluation.bootstrap(np.zeros((2, 0)), jax.random.key(0), resamples=2)
-  assert all(x.shape == (2,) and np.isnan(x).all() for x in found)
+  result = evaluation.bootstrap(np.zeros((2, 0)), jax.random.key(0), resamples=2)
+  assert all(x.shape == (2,) and np.isnan(x).all() for x in result)
 
 
 def test_bad_settings_of_the_interval():

@@ -76,11 +76,11 @@ def test_matches_reference(logp, ref_logp):
   assert np.all(np.asarray(kl.k3(logp, ref_logp)) >= 0)
 
 
-def _k3_corrected(logp, ref_logp):
-  return kl.k3_corrected(logp, ref_logp, jnp.zeros_like(logp))
+def _k3_importance_weighted(logp, ref_logp):
+  return kl.k3_importance_weighted(logp, ref_logp, jnp.zeros_like(logp))
 
 
-@pytest.mark.parametrize("estimator", [kl.k1, kl.k2, kl.k3, _k3_corrected])
+@pytest.mark.parametrize("estimator", [kl.k1, kl.k2, kl.k3, _k3_importance_weighted])
 @pytest.mark.parametrize("gap", [-1000.0, -50.0, 50.0, 1000.0])
 def test_extreme_log_ratios_are_finite(estimator, gap):
   value, gradient = jax.value_and_grad(estimator)(jnp.float32(0), jnp.float32(gap))
@@ -102,8 +102,8 @@ def test_exact_with_forbidden_tokens():
   free = jax.grad(lambda x: kl.exact(x, jnp.zeros(2)))(jnp.array([0.0, 1.0]))
   for other in (forbidden, jnp.array([0.0, 0.0, -jnp.inf])):
     expected = free if other is not forbidden else jnp.zeros(2)
-    found = jax.grad(kl.exact)(forbidden, other)
-    np.testing.assert_allclose(found, [*expected, 0], rtol=1e-5, atol=1e-7)
+    result = jax.grad(kl.exact)(forbidden, other)
+    np.testing.assert_allclose(result, [*expected, 0], rtol=1e-5, atol=1e-7)
 
 
 def test_fixed_controller():
@@ -138,11 +138,11 @@ def test_adaptive_controller_needs_a_target():
 
 def test_annealed_controller():
   controller = kl.AnnealedController(start=1.0, end=0.25, steps=3)
-  state, found = controller.init(), []
+  state, result = controller.init(), []
   for _ in range(5):
-    found.append(float(controller.value(state)))
+    result.append(float(controller.value(state)))
     state = controller.update(state, 100.0, 8)
-  np.testing.assert_allclose(found, [1, 4 / 3, 2, 4, 4], rtol=1e-6)
+  np.testing.assert_allclose(result, [1, 4 / 3, 2, 4, 4], rtol=1e-6)
   for bad in ({"start": 0.0}, {"end": -1.0}, {"steps": 0}):
     ((name, value),) = bad.items()
     with pytest.raises(ValueError, match=f"{name} is {value}"):
@@ -167,7 +167,7 @@ def test_corrected_k3():
   drawn = _log_softmax(np.array([0.1, 0.2, -0.5, 0.4]))  # by an older policy
 
   def expectation(x, old_logp):
-    terms = kl.k3_corrected(_log_softmax(x), _log_softmax(REF_LOGITS), old_logp)
+    terms = kl.k3_importance_weighted(_log_softmax(x), _log_softmax(REF_LOGITS), old_logp)
     return jnp.sum(jax.lax.stop_gradient(jnp.exp(old_logp)) * terms)
 
   truth = jax.grad(_true_kl)(logits)

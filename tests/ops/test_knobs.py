@@ -50,10 +50,10 @@ def test_every_setting_is_varied(name):
 )
 def test_every_setting_changes_the_result(name, key):
   function, arguments = FUNCTIONS[name], CALLS[name]
-  found = [function(**arguments)]
-  found += [function(**{**arguments, key: value}) for value in OTHERS[name][key]]
-  for i, one in enumerate(found):
-    for two in found[i + 1 :]:
+  result = [function(**arguments)]
+  result += [function(**{**arguments, key: value}) for value in OTHERS[name][key]]
+  for i, one in enumerate(result):
+    for two in result[i + 1 :]:
       assert differ(one, two), f"{name}: {key}"
 
 

@@ -12,13 +12,13 @@ CHOSEN, REJECTED = np.random.default_rng(0).normal(0, 3, (2, 5, 4))
 
 
 def test_against_the_formula():
-  found = bradley_terry(CHOSEN, REJECTED)
+  result = bradley_terry(CHOSEN, REJECTED)
   pairs = zip(CHOSEN.flat, REJECTED.flat, strict=True)
   expected = [references.bradley_terry(*pair) for pair in pairs]
-  np.testing.assert_allclose(np.asarray(found).ravel(), expected, rtol=1e-5)
-  assert found.dtype == jnp.float32
+  np.testing.assert_allclose(np.asarray(result).ravel(), expected, rtol=1e-5)
+  assert result.dtype == jnp.float32
   # What is common to both plays no part.
-  np.testing.assert_allclose(bradley_terry(CHOSEN + 7, REJECTED + 7), found, rtol=1e-4)
+  np.testing.assert_allclose(bradley_terry(CHOSEN + 7, REJECTED + 7), result, rtol=1e-4)
 
 
 def test_gradient_and_extremes():

@@ -154,8 +154,8 @@ def test_jit_and_vmap():
 
 
 def test_length_adaptive_lambda():
-  found = returns.length_adaptive_lambda(np.array([0, 1, 10, 20, 40, 2000]))
-  np.testing.assert_allclose(found, [0, 0, 0, 0, 0.5, 0.99], atol=1e-6)
+  result = returns.length_adaptive_lambda(np.array([0, 1, 10, 20, 40, 2000]))
+  np.testing.assert_allclose(result, [0, 0, 0, 0, 0.5, 0.99], atol=1e-6)
   assert returns.length_adaptive_lambda(np.array([40]), alpha=0.1)[0] == pytest.approx(0.75)
 
 
@@ -170,7 +170,7 @@ def test_bad_settings():
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, 95.0, float("nan")])
-def test_a_discount_or_trace_out_of_range_is_refused(value):
+def test_a_discount_or_lambda_out_of_range_is_rejected(value):
   x, mask = np.ones((1, 2)), np.ones((1, 2), bool)
   with pytest.raises(ValueError, match=f"discount is {value}; it must be in"):
     returns.discounted_returns(x, mask, value)

@@ -1,4 +1,4 @@
-"""Shaping of rewards: worked numbers, a plain reference, and what is refused."""
+"""Shaping of rewards: worked numbers, a plain reference, and rejected settings."""
 
 import jax
 import numpy as np
@@ -13,8 +13,8 @@ from tests.strategies import GROUPS, bools, rewards
 
 def test_overlong_worked_number():
   lengths = np.array([1, 16384, 16385, 18432, 20480, 20481, 99999])
-  found = shaping.overlong(lengths, 20480, 4096)
-  np.testing.assert_allclose(found, [0, 0, -1 / 4096, -0.5, -1, -1, -1], atol=1e-7)
+  result = shaping.overlong(lengths, 20480, 4096)
+  np.testing.assert_allclose(result, [0, 0, -1 / 4096, -0.5, -1, -1, -1], atol=1e-7)
 
 
 def plain_overlong(length, limit, buffer):
@@ -28,92 +28,93 @@ def test_overlong_matches_reference(lengths, data):
   limit = data.draw(st.integers(1, 60))
   buffer = data.draw(st.integers(1, limit))
   expected = [plain_overlong(length, limit, buffer) for length in lengths]
-  found = shaping.overlong(np.array(lengths), limit, buffer)
-  np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+  result = shaping.overlong(np.array(lengths), limit, buffer)
+  np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-7)
 
 
 @given(rewards(), bools(GROUPS), st.sampled_from([0.0, 1.0, 2.5]))
 def test_missing_eos(r, finished, penalty):
-  kept = np.asarray(shaping.missing_eos(r, finished, penalty))
+  penalized = np.asarray(shaping.missing_eos(r, finished, penalty))
   replaced = np.asarray(shaping.missing_eos(r, finished, penalty, replace=True))
   for index in np.ndindex(*GROUPS):
     if finished[index]:
-      assert kept[index] == replaced[index] == r[index]
+      assert penalized[index] == replaced[index] == r[index]
     else:
-      assert kept[index] == pytest.approx(float(r[index]) - penalty, rel=1e-6, abs=1e-6)
+      assert penalized[index] == pytest.approx(
+        float(r[index]) - penalty, rel=1e-6, abs=1e-6
+      )
       assert replaced[index] == -penalty
 
 
 def test_a_truncated_completion_needs_no_score():
   r, finished = np.array([np.nan, 0.5, np.nan]), np.array([0, 1, 1])
-  found = shaping.missing_eos(r, finished, 1.0, replace=True)
-  np.testing.assert_array_equal(found, [-1.0, 0.5, np.nan])  # the last has no score still
+  result = shaping.missing_eos(r, finished, 1.0, replace=True)
+  np.testing.assert_array_equal(result, [-1.0, 0.5, np.nan])  # the last has no score still
   np.testing.assert_array_equal(
     shaping.missing_eos(r, finished, 1.0), [np.nan, 0.5, np.nan]
   )
 
 
 @given(rewards(), st.sampled_from([(0.0, 1.0), (-3.0, 2.0), (-0.5, 0.5)]))
-def test_normalise_and_clip(r, bounds):
+def test_rescale_and_clip(r, bounds):
   low, high = bounds
   expected = (r.astype(np.float64) - low) / (high - low)
-  np.testing.assert_allclose(
-    shaping.normalise(r, low, high), expected, rtol=1e-5, atol=1e-6
-  )
+  np.testing.assert_allclose(shaping.rescale(r, low, high), expected, rtol=1e-5, atol=1e-6)
   limited = np.asarray(shaping.clip(r, low, high))
-  np.testing.assert_array_equal(limited, np.minimum(np.maximum(r, low), high))
-  inside = np.asarray(shaping.normalise(limited, low, high))
+  # Equal but for numbers below the smallest normal one, which XLA flushes to 0.
+  np.testing.assert_allclose(limited, np.clip(r, low, high), rtol=0, atol=1e-37)
+  inside = np.asarray(shaping.rescale(limited, low, high))
   assert np.all((inside >= 0) & (inside <= 1))
 
 
 def test_an_affine_map_leaves_group_advantages_in_place():
   r = np.array([[0.9, 0.3, -0.1, 0.7]])
-  found = shaping.normalise(r, -1.0, 3.0)
+  result = shaping.rescale(r, -1.0, 3.0)
   np.testing.assert_allclose(
-    4 * advantages.rloo(found), advantages.rloo(r), rtol=1e-5, atol=1e-6
+    4 * advantages.rloo(result), advantages.rloo(r), rtol=1e-5, atol=1e-6
   )
   np.testing.assert_allclose(
-    advantages.grpo(found, eps=0.0), advantages.grpo(r, eps=0.0), rtol=1e-5, atol=1e-6
+    advantages.grpo(result, eps=0.0), advantages.grpo(r, eps=0.0), rtol=1e-5, atol=1e-6
   )
 
 
 def test_a_reward_without_a_score_stays_without():
-  for found in (shaping.clip(np.nan, 0, 1), shaping.normalise(np.nan, 0, 1)):
-    assert np.isnan(found)
+  for result in (shaping.clip(np.nan, 0, 1), shaping.rescale(np.nan, 0, 1)):
+    assert np.isnan(result)
 
 
 def test_rewards_are_not_cast_to_int():
   r = np.array([0, 1, 3])
-  for found in (
+  for result in (
     shaping.missing_eos(r, r > 0, 0.25),
-    shaping.normalise(r, 0, 2),
+    shaping.rescale(r, 0, 2),
     shaping.clip(r, 0.5, 2.5),
     shaping.overlong(r, 3, 2),
   ):
-    assert found.dtype == np.float32
+    assert result.dtype == np.float32
   np.testing.assert_allclose(shaping.missing_eos(r, r > 0, 0.25), [-0.25, 1, 3])
 
 
-def test_limits_are_static_and_the_rest_may_be_traced():
-  found = jax.jit(shaping.missing_eos, static_argnums=(2, 3))(np.ones(2), np.zeros(2), 0.5)
-  np.testing.assert_allclose(found, 0.5)
+def test_limits_are_static_and_other_arguments_may_be_traced():
+  result = jax.jit(shaping.missing_eos, static_argnums=(2, 3))(np.ones(2), np.zeros(2), 0.5)
+  np.testing.assert_allclose(result, 0.5)
 
 
 @pytest.mark.parametrize(
-  ("call", "told"),
+  ("call", "message"),
   [
     (lambda r: shaping.missing_eos(r, r, -1.0), "penalty is -1.0; it must be at least 0"),
     (lambda r: shaping.missing_eos(r, r, float("nan")), "penalty is nan"),
     (lambda r: shaping.overlong(r, 10, 0), "buffer is 0 and max_length is 10"),
     (lambda r: shaping.overlong(r, 10, 11), "buffer is 11 and max_length is 10"),
     (lambda r: shaping.overlong(r, 0, 0), "buffer is 0 and max_length is 0"),
-    (lambda r: shaping.normalise(r, 1.0, 1.0), "low is 1.0 and high is 1.0"),
-    (lambda r: shaping.normalise(r, float("nan"), 1.0), "low is nan"),
+    (lambda r: shaping.rescale(r, 1.0, 1.0), "low is 1.0 and high is 1.0"),
+    (lambda r: shaping.rescale(r, float("nan"), 1.0), "low is nan"),
     (lambda r: shaping.clip(r, 2.0, 1.0), "low is 2.0 and high is 1.0"),
   ],
 )
-def test_bad_settings(call, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_settings(call, message):
+  with pytest.raises(ValueError, match=message):
     call(np.ones(3))
 
 

@@ -27,8 +27,8 @@ def test_matches_reference(value, old, target):
     loss, slope = np.array(
       [plain(*map(float, xs), clip) for xs in zip(value, old, target, strict=True)]
     ).T
-    found = values.value_loss(value, old, target, clip)
-    np.testing.assert_allclose(found, loss, rtol=1e-3, atol=1e-3)
+    result = values.value_loss(value, old, target, clip)
+    np.testing.assert_allclose(result, loss, rtol=1e-3, atol=1e-3)
     gradient = jax.grad(lambda v, c=clip: values.value_loss(v, old, target, c).sum())(value)
     # Where both branches are equal, or at the clip's corner, a subgradient is as good.
     near = old + np.clip(value - old, -clip, clip)
@@ -38,8 +38,10 @@ def test_matches_reference(value, old, target):
 
 
 def test_without_a_limit():
-  found = values.value_loss(jnp.array([3.0]), jnp.array([0.0]), jnp.array([1.0]), clip=None)
-  assert found[0] == 2.0
+  result = values.value_loss(
+    jnp.array([3.0]), jnp.array([0.0]), jnp.array([1.0]), clip=None
+  )
+  assert result[0] == 2.0
   limited = values.value_loss(jnp.array([0.9]), jnp.array([0.0]), jnp.array([1.0]))
   assert limited[0] == pytest.approx(0.32)  # as if it were at 0.2 still
 
@@ -68,7 +70,7 @@ def test_extremes_and_data():
 def test_binary_loss_has_a_lower_bound_whatever_the_targets():
   logits = jnp.array([-1000.0, -10.0, 10.0, 1000.0])
   for target, clipped in ((-0.2, 0.0), (1.3, 1.0)):
-    found = values.binary_value_loss(logits, jnp.full(4, target))
+    result = values.binary_value_loss(logits, jnp.full(4, target))
     expected = values.binary_value_loss(logits, jnp.full(4, clipped))
-    np.testing.assert_array_equal(found, expected)
-    assert np.all(np.asarray(found) >= 0)
+    np.testing.assert_array_equal(result, expected)
+    assert np.all(np.asarray(result) >= 0)

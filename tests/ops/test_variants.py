@@ -40,19 +40,19 @@ class VariantsTest(chex.TestCase):
   @parameterized.named_parameters(*NAMES)
   def test_jit(self, name):
     function, arrays = split(name)
-    found = self.variant(lambda given: function(**given))(arrays)
-    chex.assert_trees_all_close(found, function(**arrays), rtol=1e-5, atol=1e-6)
-    chex.assert_tree_all_finite(found)
+    result = self.variant(lambda given: function(**given))(arrays)
+    chex.assert_trees_all_close(result, function(**arrays), rtol=1e-5, atol=1e-6)
+    chex.assert_tree_all_finite(result)
 
   @chex.variants(with_jit=True, without_jit=True)
   @parameterized.named_parameters(*NAMES)
   def test_vmap(self, name):
     function, arrays = split(name)
-    found = self.variant(jax.vmap(lambda given: function(**given)))(arrays)
+    result = self.variant(jax.vmap(lambda given: function(**given)))(arrays)
     if name in WHOLE_BATCH:
       entries = [jax.tree.map(lambda x, n=n: x[n], arrays) for n in range(2)]
       each = [function(**entry) for entry in entries]
       expected = jax.tree.map(lambda *xs: np.stack(xs), *each)
     else:
       expected = function(**arrays)
-    chex.assert_trees_all_close(found, expected, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(result, expected, rtol=1e-5, atol=1e-6)

@@ -7,15 +7,21 @@ import jax
 from pgax.ops import values
 from pgax.types import Array, Batch
 
+__all__ = ["CrossEntropy", "SquaredError"]
+
 
 @dataclasses.dataclass(frozen=True)
 class SquaredError:
-  """The head tells the value itself; see `values.value_loss`."""
+  """PPO: clipped squared error of a head that outputs values; see `values.value_loss`.
+
+  Attributes:
+    clip: largest change of a value in one update, in units of reward; None for no limit.
+  """
 
   clip: float | None = 0.2
 
   def values(self, outputs: Array) -> Array:
-    """The outputs as they are."""
+    """The outputs themselves."""
     return outputs
 
   def __call__(self, outputs: Array, batch: Batch) -> Array:
@@ -24,7 +30,10 @@ class SquaredError:
 
 @dataclasses.dataclass(frozen=True)
 class CrossEntropy:
-  """The head tells the logit of a return in [0, 1]; see `values.binary_value_loss`."""
+  """Cross-entropy of a head that outputs logits; see `values.binary_value_loss`.
+
+  For returns in [0, 1].
+  """
 
   def values(self, outputs: Array) -> Array:
     """The sigmoid of the outputs."""

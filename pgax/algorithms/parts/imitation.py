@@ -1,27 +1,29 @@
-"""Parts that make a supervised loss of a rollout: imitate what was good enough."""
+"""Parts that make a supervised loss of a rollout: the likelihood of good completions."""
 
 import dataclasses
 import math
 
 import jax.numpy as jnp
 
-from pgax.types import Array, Rollout, Scored
+from pgax.types import AdvantageInputs, Array, Rollout
+
+__all__ = ["RewardAbove", "UnitAdvantage"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Imitation:
-  """An advantage of 1 for every completion: the policy gradient is that of likelihood."""
+class UnitAdvantage:
+  """Expert iteration: an advantage of 1, which turns the policy gradient into an NLL."""
 
-  def __call__(self, scored: Scored) -> Array:
-    return jnp.ones_like(scored.rewards)
+  def __call__(self, inputs: AdvantageInputs) -> Array:
+    return jnp.ones_like(inputs.rewards)
 
 
 @dataclasses.dataclass(frozen=True)
 class RewardAbove:
-  """Keeps completions whose reward, before any shaping, is above a threshold.
+  """Expert iteration: selects completions whose unshaped reward exceeds a threshold.
 
   Attributes:
-    threshold: in units of reward.
+    threshold: the reward to exceed.
   """
 
   threshold: float = 0.0

@@ -6,10 +6,17 @@ from pgax.ops import advantages, shaping
 from pgax.ops.masking import lengths
 from pgax.types import Array, Rollout
 
+__all__ = ["ClippedReward", "MissingEOS", "Overlong", "RescaledReward", "WhitenedReward"]
+
 
 @dataclasses.dataclass(frozen=True)
 class MissingEOS:
-  """A penalty for completions cut at the length limit; see `shaping.missing_eos`."""
+  """Penalizes completions cut at the length limit; see `shaping.missing_eos`.
+
+  Attributes:
+    penalty: the penalty, in units of reward.
+    replace: whether the penalty replaces the reward, instead of being subtracted from it.
+  """
 
   penalty: float = 1.0
   replace: bool = False
@@ -21,12 +28,14 @@ class MissingEOS:
 
 @dataclasses.dataclass(frozen=True)
 class Overlong:
-  """A penalty that grows towards the length limit; see `shaping.overlong`.
+  """DAPO: a penalty that grows towards the length limit; see `shaping.overlong`.
+
+  The length counts all tokens of the completion, as the limit does.
 
   Attributes:
-    buffer: tokens before the limit over which it grows; None takes a fifth of the limit,
-      as DAPO does.
-    coef: what a completion at the limit loses, in units of reward.
+    buffer: number of tokens before the limit over which the penalty grows; None for a
+      fifth of the limit, as in DAPO.
+    coef: penalty at the limit, in units of reward.
   """
 
   buffer: int | None = None
@@ -34,26 +43,37 @@ class Overlong:
 
   def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array:
     del valid
-    limit = rollout.mask.shape[-1]
+    mask = rollout.token_mask
+    limit = mask.shape[-1]
     buffer = max(limit // 5, 1) if self.buffer is None else self.buffer
-    return rewards + self.coef * shaping.overlong(lengths(rollout.mask), limit, buffer)
+    return rewards + self.coef * shaping.overlong(lengths(mask), limit, buffer)
 
 
 @dataclasses.dataclass(frozen=True)
-class Normalised:
-  """Rewards of a known range, brought to [0, 1]; see `shaping.normalise`."""
+class RescaledReward:
+  """Rescales rewards of a known range to [0, 1]; see `shaping.rescale`.
+
+  Attributes:
+    low: the reward that becomes 0.
+    high: the reward that becomes 1.
+  """
 
   low: float
   high: float
 
   def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array:
     del valid, rollout
-    return shaping.normalise(rewards, self.low, self.high)
+    return shaping.rescale(rewards, self.low, self.high)
 
 
 @dataclasses.dataclass(frozen=True)
-class Bounded:
-  """Rewards, clipped; see `shaping.clip`."""
+class ClippedReward:
+  """Clips rewards; see `shaping.clip`.
+
+  Attributes:
+    low: the smallest reward.
+    high: the largest reward.
+  """
 
   low: float
   high: float
@@ -64,8 +84,12 @@ class Bounded:
 
 
 @dataclasses.dataclass(frozen=True)
-class Whitened:
-  """Rewards, standardised over the batch; see `advantages.whiten`."""
+class WhitenedReward:
+  """Normalizes rewards over the batch; see `advantages.whiten`.
+
+  Attributes:
+    shift_mean: whether the whitened rewards have mean 0.
+  """
 
   shift_mean: bool = True
 

@@ -1,15 +1,32 @@
-"""Parts that turn live log-probabilities and a batch into a per-token loss."""
+"""Parts that compute a per-token loss from log-probabilities and a batch."""
 
 import dataclasses
 from typing import Literal
 
+import jax.numpy as jnp
+
 from pgax.ops import surrogates
 from pgax.types import Array, Batch, SurrogateLoss
+
+__all__ = [
+  "Clipped",
+  "ClippedWeight",
+  "Contrastive",
+  "GeometricMean",
+  "MirrorDescent",
+  "Pairwise",
+  "PolicyGradient",
+  "ProbabilityClipped",
+  "ReferenceWeighted",
+  "SequenceClipped",
+  "SigmoidGate",
+  "Unclipped",
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class PolicyGradient:
-  """`-A * logp`; see `surrogates.policy_gradient`."""
+  """REINFORCE: `-A * logp`; see `surrogates.policy_gradient`."""
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
     return surrogates.policy_gradient(logp, batch.advantages)
@@ -17,7 +34,7 @@ class PolicyGradient:
 
 @dataclasses.dataclass(frozen=True)
 class Unclipped:
-  """`-A * ratio`; see `surrogates.unclipped`."""
+  """TRPO's surrogate without its constraint: `-A * ratio`; see `surrogates.unclipped`."""
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
     return surrogates.unclipped(logp, batch.old_logp, batch.advantages)
@@ -25,7 +42,13 @@ class Unclipped:
 
 @dataclasses.dataclass(frozen=True)
 class Clipped:
-  """PPO's clipped surrogate; see `surrogates.clipped`."""
+  """PPO: the clipped surrogate; see `surrogates.clipped`.
+
+  Attributes:
+    clip_low: distance of the lower bound of the ratio from 1, in [0, 1].
+    clip_high: distance of the upper bound of the ratio from 1, at least 0.
+    dual_clip: bound of the ratio for negative advantages, above 1; None for no bound.
+  """
 
   clip_low: float = 0.2
   clip_high: float = 0.2
@@ -44,30 +67,51 @@ class Clipped:
 
 @dataclasses.dataclass(frozen=True)
 class SequenceClipped:
-  """The clip on one ratio for a whole sequence; see `surrogates.gspo`."""
+  """GSPO: the clipped surrogate with one ratio for each sequence; see `surrogates.gspo`.
+
+  Attributes:
+    clip_low: distance of the lower bound of the ratio from 1, in [0, 1].
+    clip_high: distance of the upper bound of the ratio from 1, at least 0.
+  """
 
   clip_low: float = 3e-4
   clip_high: float = 4e-4
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
     return surrogates.gspo(
-      logp, batch.old_logp, batch.advantages, batch.mask, self.clip_low, self.clip_high
+      logp,
+      batch.old_logp,
+      batch.advantages,
+      batch.loss_mask,
+      self.clip_low,
+      self.clip_high,
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class GeometricMean:
-  """The geometric mean of bounded token ratios; see `surrogates.gmpo`."""
+  """GMPO: the geometric mean of bounded token ratios; see `surrogates.gmpo`.
+
+  Attributes:
+    clip: bound of a token's log-ratio, nats, at least 0.
+  """
 
   clip: float = 0.4
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
-    return surrogates.gmpo(logp, batch.old_logp, batch.advantages, batch.mask, self.clip)
+    return surrogates.gmpo(
+      logp, batch.old_logp, batch.advantages, batch.loss_mask, self.clip
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class ClippedWeight:
-  """The policy gradient under a clipped importance weight; see `surrogates.cispo`."""
+  """CISPO: the policy gradient, times a clipped importance weight; see `surrogates.cispo`.
+
+  Attributes:
+    clip_low: distance of the lower bound of the weight from 1, in [0, 1].
+    clip_high: distance of the upper bound of the weight from 1, at least 0.
+  """
 
   clip_low: float = 1.0
   clip_high: float = 0.28
@@ -79,8 +123,13 @@ class ClippedWeight:
 
 
 @dataclasses.dataclass(frozen=True)
-class SoftGate:
-  """A sigmoid in the place of the clip; see `surrogates.sapo`."""
+class SigmoidGate:
+  """SAPO: a sigmoid of the ratio instead of the clip; see `surrogates.sapo`.
+
+  Attributes:
+    tau_pos: sharpness for positive advantages, positive.
+    tau_neg: sharpness for all other advantages, positive.
+  """
 
   tau_pos: float = 1.0
   tau_neg: float = 1.05
@@ -92,8 +141,12 @@ class SoftGate:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrustedTokens:
-  """The surrogate without tokens that have moved too far; see `surrogates.dppo`."""
+class ProbabilityClipped:
+  """DPPO: a bound on the change of each token's probability; see `surrogates.dppo`.
+
+  Attributes:
+    delta: largest change of a probability, in [0, 1].
+  """
 
   delta: float = 0.2
 
@@ -101,39 +154,64 @@ class TrustedTokens:
     return surrogates.dppo(logp, batch.old_logp, batch.advantages, self.delta)
 
 
+def _check_reference(batch: Batch, part: object) -> None:
+  if batch.ref_logp is None:
+    raise ValueError(
+      f"ref_logp is None; {type(part).__name__} needs the log-probabilities of the "
+      "reference policy"
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class ReferenceWeighted:
-  """Good completions, weighted by their ratio to the reference; see `surrogates.a_lol`."""
+  """A-LoL: likelihood of good completions, times a clipped ratio; see `surrogates.a_lol`.
+
+  Attributes:
+    clip: distance of the bounds of the ratio to the reference from 1, in [0, 1].
+    importance: whose ratio is taken: `sequence`, `token`, or `none` for a weight of 1.
+  """
 
   clip: float = 0.9
   importance: Literal["sequence", "token", "none"] = "sequence"
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
+    if self.importance != "none":
+      _check_reference(batch, self)
     return surrogates.a_lol(
-      logp, batch.ref_logp, batch.advantages, batch.mask, self.clip, self.importance
+      logp, batch.ref_logp, batch.advantages, batch.loss_mask, self.clip, self.importance
     )
 
 
 def _sequence_advantages(batch: Batch) -> Array:
-  """The advantage of each completion, `[N, G]`: that of its first token, as of all."""
-  return batch.advantages[..., 0]
+  """The advantage of each completion, `[N, G]`: that of its first action, as of all."""
+  first = jnp.argmax(batch.loss_mask, axis=-1)[..., None]
+  return jnp.take_along_axis(batch.advantages, first, axis=-1)[..., 0]
 
 
 @dataclasses.dataclass(frozen=True)
-class SquaredMirror:
-  """Squared distance to the mirror-descent solution; see `surrogates.mdpo_kimi`."""
+class MirrorDescent:
+  """Kimi k1.5: squared distance to the mirror-descent optimum; see `surrogates.mdpo_kimi`.
+
+  Attributes:
+    tau: weight of the log-ratio, in units of reward per nat, positive.
+  """
 
   tau: float = 0.1
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
     return surrogates.mdpo_kimi(
-      logp, batch.old_logp, _sequence_advantages(batch), batch.mask, self.tau
+      logp, batch.old_logp, _sequence_advantages(batch), batch.loss_mask, self.tau
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class Pairwise:
-  """Pairs of a group, their ratios clipped; see `surrogates.p3o`."""
+  """P3O: the clipped policy gradient over the pairs of a group; see `surrogates.p3o`.
+
+  Attributes:
+    clip: bound of the ratio of a completion, or of the difference of two log-ratios.
+    form: `separate` clips each ratio (V1), `joint` the difference of log-ratios (V2).
+  """
 
   clip: float = 0.2
   form: Literal["separate", "joint"] = "separate"
@@ -143,7 +221,7 @@ class Pairwise:
       logp,
       batch.old_logp,
       _sequence_advantages(batch),
-      batch.mask,
+      batch.loss_mask,
       self.clip,
       self.form,
     )
@@ -151,11 +229,16 @@ class Pairwise:
 
 @dataclasses.dataclass(frozen=True)
 class Contrastive:
-  """Pairs of a group, their difference regressed; see `surrogates.copg`."""
+  """CoPG: squared loss over the pairs of a group; see `surrogates.copg`.
+
+  Attributes:
+    beta: coefficient of the divergence from the reference, positive.
+  """
 
   beta: float = 0.05
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
+    _check_reference(batch, self)
     return surrogates.copg(
-      logp, batch.ref_logp, _sequence_advantages(batch), batch.mask, self.beta
+      logp, batch.ref_logp, _sequence_advantages(batch), batch.loss_mask, self.beta
     )

@@ -1,18 +1,19 @@
-"""Parts that weigh tokens: by the mask alone, or to make up for the sampler."""
+"""Parts that weigh tokens: by the mask alone, or to correct for the sampler."""
 
 import dataclasses
 
 from pgax.ops import aggregation, correction
 from pgax.types import Array
 
+__all__ = ["FixedLength", "IcePop", "SequenceTruncatedWeights", "TruncatedWeights"]
+
 
 @dataclasses.dataclass(frozen=True)
 class FixedLength:
-  """Token weight `1 / (max_length * sequences)`; see `aggregation.fixed_length`.
+  """Dr. GRPO: token weight `1 / (max_length * sequences)`; see `aggregation.fixed_length`.
 
   Attributes:
-    max_length: the constant, in tokens; None takes the room that the rollout has, which
-      is the sampler's token limit.
+    max_length: the constant, in tokens; None for the length limit of the rollout.
   """
 
   max_length: float | None = None
@@ -23,8 +24,12 @@ class FixedLength:
 
 
 @dataclasses.dataclass(frozen=True)
-class Truncated:
-  """Importance weights of tokens, bounded from above; see `correction.truncated`."""
+class TruncatedWeights:
+  """TIS: importance weights of tokens, truncated from above; see `correction.truncated`.
+
+  Attributes:
+    cap: the largest weight, positive.
+  """
 
   cap: float = 2.0
 
@@ -35,7 +40,12 @@ class Truncated:
 
 @dataclasses.dataclass(frozen=True)
 class IcePop:
-  """Importance weights of tokens, 0 where they are extreme; see `correction.icepop`."""
+  """IcePop: importance weights of tokens, 0 out of bounds; see `correction.icepop`.
+
+  Attributes:
+    low: the smallest weight that is not set to 0.
+    high: the largest weight that is not set to 0.
+  """
 
   low: float = 0.5
   high: float = 5.0
@@ -46,8 +56,12 @@ class IcePop:
 
 
 @dataclasses.dataclass(frozen=True)
-class SequenceTruncated:
-  """One importance weight for a whole completion; see `correction.sequence`."""
+class SequenceTruncatedWeights:
+  """TIS with one importance weight for each completion; see `correction.sequence`.
+
+  Attributes:
+    cap: the largest weight, positive.
+  """
 
   cap: float = 2.0
 

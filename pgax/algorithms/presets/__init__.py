@@ -1,92 +1,15 @@
 """The well-known algorithms, each a composition of parts."""
 
-from pgax.algorithms.presets.critic import (
-  ppo,
-  vapo,
-  vc_ppo,
-)
-from pgax.algorithms.presets.group import (
-  cispo,
-  dapo,
-  dppo,
-  dr_grpo,
-  gmpo,
-  grpo,
-  grpo_process,
-  gspo,
-  sapo,
-)
-from pgax.algorithms.presets.imitation import expert_iteration
-from pgax.algorithms.presets.policy_gradient import (
-  maxrl,
-  opo,
-  reinforce,
-  reinforce_pp,
-  reinforce_pp_baseline,
-  remax,
-  rloo,
-)
-from pgax.algorithms.presets.proximal import (
-  a_lol,
-  copg,
-  mdpo,
-  mdpo_kimi,
-  p3o,
-)
+from pgax.algorithms.presets import critic, group, imitation, policy_gradient, proximal
+from pgax.algorithms.presets.critic import *
+from pgax.algorithms.presets.group import *
+from pgax.algorithms.presets.imitation import *
+from pgax.algorithms.presets.policy_gradient import *
+from pgax.algorithms.presets.proximal import *
 
-ALL = (
-  reinforce,
-  rloo,
-  remax,
-  reinforce_pp,
-  reinforce_pp_baseline,
-  opo,
-  maxrl,
-  ppo,
-  vc_ppo,
-  vapo,
-  grpo,
-  grpo_process,
-  dr_grpo,
-  dapo,
-  gspo,
-  gmpo,
-  cispo,
-  sapo,
-  dppo,
-  mdpo,
-  mdpo_kimi,
-  a_lol,
-  p3o,
-  copg,
-  expert_iteration,
-)
+_MODULES = (policy_gradient, critic, group, proximal, imitation)
 
-__all__ = [
-  "ALL",
-  "a_lol",
-  "cispo",
-  "copg",
-  "dapo",
-  "dppo",
-  "dr_grpo",
-  "expert_iteration",
-  "gmpo",
-  "grpo",
-  "grpo_process",
-  "gspo",
-  "maxrl",
-  "mdpo",
-  "mdpo_kimi",
-  "opo",
-  "p3o",
-  "ppo",
-  "reinforce",
-  "reinforce_pp",
-  "reinforce_pp_baseline",
-  "remax",
-  "rloo",
-  "sapo",
-  "vapo",
-  "vc_ppo",
-]
+__all__ = [name for module in _MODULES for name in module.__all__]
+
+# Every preset, in the order of the documentation.
+ALL = tuple(getattr(module, name) for module in _MODULES for name in module.__all__)

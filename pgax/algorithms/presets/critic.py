@@ -1,11 +1,13 @@
-"""Presets with a critic: PPO and its kin."""
+"""Presets with a critic: PPO and algorithms derived from it."""
 
 import dataclasses
 
 from pgax.algorithms import parts
 from pgax.algorithms.presets.penalty import kl_penalty
-from pgax.algorithms.spec import Algorithm, PositiveExamples, ValueLearning
+from pgax.algorithms.spec import Algorithm, CriticSpec, PositiveNLL
 from pgax.ops import aggregation, kl
+
+__all__ = ["ppo", "vc_ppo", "vapo"]
 
 
 def ppo(
@@ -17,20 +19,20 @@ def ppo(
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
-  """Proximal policy optimization, with a critic.
+  """PPO: proximal policy optimization, with a critic.
 
-  `A = whiten(GAE(lam))` of token rewards `-kl_coef * k1_t` and the completion's reward at
-  its end, PPO's clip, mean over all tokens; the critic learns the lambda-return. Sources:
-  arXiv 1707.06347, arXiv 2203.02155.
+  `A = whiten(GAE(lam))` of token rewards `-kl_coef * k1_t`, plus the completion's reward at
+  its last token; PPO's clip on token ratios, mean over all tokens. The critic's target is
+  the lambda-return. Sources: arXiv 1707.06347, arXiv 2203.02155.
 
   Args:
-    clip: how far a token's ratio may go from 1.
-    lam: the trace, of advantages and of the critic's targets.
-    kl_coef: coefficient of the KL penalty inside the token rewards; 0 for none.
-    value_clip: how far a value may move in one update.
-    value_coef: factor of the critic's loss.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    clip: how far a token's ratio may move from 1.
+    lam: lambda of the advantages and of the critic's targets.
+    kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
+    value_clip: how far a value may change in one update, in units of reward.
+    value_coef: coefficient of the critic's loss.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -40,7 +42,7 @@ def ppo(
     surrogate=parts.Clipped(clip, clip),
     aggregation=aggregation.token_mean,
     kl=kl_penalty(kl.k1, kl_coef, "reward"),
-    critic=ValueLearning(
+    critic=CriticSpec(
       parts.LambdaReturn(lam=lam), parts.SquaredError(value_clip), value_coef
     ),
     epochs=epochs,
@@ -58,20 +60,21 @@ def vc_ppo(
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
-  """Value-calibrated PPO: a critic that learns first, and without a trace.
+  """VC-PPO: PPO with a pretrained critic and decoupled lambdas.
 
-  As `ppo`, with the critic's target the plain return (a trace of 1, decoupled from that of
-  the advantages), and the critic alone learning at the start. Source: arXiv 2503.01491.
+  As `ppo`, but the critic's target is the Monte Carlo return (a lambda of 1, independent of
+  that of the advantages), and only the critic is trained at the start. Source: arXiv
+  2503.01491.
 
   Args:
-    pretraining: steps at the start in which the critic alone learns.
-    clip: how far a token's ratio may go from 1.
-    lam: the trace of the advantages.
-    kl_coef: coefficient of the KL penalty inside the token rewards; 0 for none.
-    value_clip: how far a value may move in one update.
-    value_coef: factor of the critic's loss.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    pretraining: number of steps at the start in which only the critic is trained.
+    clip: how far a token's ratio may move from 1.
+    lam: lambda of the advantages.
+    kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
+    value_clip: how far a value may change in one update, in units of reward.
+    value_coef: coefficient of the critic's loss.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -93,22 +96,24 @@ def vapo(
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
-  """Value-based augmented PPO.
+  """VAPO: value-based augmented PPO.
 
   `A = whiten(GAE(1 - 1 / (alpha * |o|)))`, PPO's clip with a higher upper bound, mean over
-  all tokens, plus `imitation_coef` times the negative log-likelihood of right completions;
-  the critic learns the plain return, and learns first. Source: arXiv 2504.05118.
+  all tokens, plus `imitation_coef` times the negative log-likelihood of correct
+  completions. The critic's target is the Monte Carlo return, and only the critic is trained
+  at the start. Source: arXiv 2504.05118.
 
   Args:
-    pretraining: steps at the start in which the critic alone learns.
+    pretraining: number of steps at the start in which only the critic is trained.
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
-    alpha: how fast the trace of the advantages grows with the length.
-    imitation_coef: factor of the likelihood of right completions; 0 for none.
-    value_clip: how far a value may move in one update.
-    value_coef: factor of the critic's loss.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    alpha: how fast lambda of the advantages grows with the length.
+    imitation_coef: coefficient of the negative log-likelihood of correct completions; 0
+      for no such term.
+    value_clip: how far a value may change in one update, in units of reward.
+    value_coef: coefficient of the critic's loss.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -118,13 +123,13 @@ def vapo(
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=aggregation.token_mean,
     critic=_monte_carlo(value_clip, value_coef, pretraining),
-    imitation=PositiveExamples(imitation_coef) if imitation_coef else None,
+    nll_loss=PositiveNLL(imitation_coef) if imitation_coef else None,
     epochs=epochs,
     minibatches=minibatches,
   )
 
 
-def _monte_carlo(clip: float, coef: float, pretraining: int) -> ValueLearning:
-  """A critic of the plain return."""
+def _monte_carlo(clip: float, coef: float, pretraining: int) -> CriticSpec:
+  """A critic whose target is the Monte Carlo return."""
   target = parts.LambdaReturn(lam=1.0)
-  return ValueLearning(target, parts.SquaredError(clip), coef, pretraining)
+  return CriticSpec(target, parts.SquaredError(clip), coef, pretraining)

@@ -1,4 +1,4 @@
-"""Presets that standardise or centre rewards in their group: GRPO and its kin."""
+"""Presets that normalize or center rewards within their group: GRPO and its variants."""
 
 import dataclasses
 
@@ -6,6 +6,18 @@ from pgax.algorithms import filters, parts
 from pgax.algorithms.presets.penalty import kl_penalty
 from pgax.algorithms.spec import Algorithm, DynamicSampling
 from pgax.ops import aggregation, kl
+
+__all__ = [
+  "grpo",
+  "grpo_process",
+  "dr_grpo",
+  "dapo",
+  "gspo",
+  "gmpo",
+  "cispo",
+  "sapo",
+  "dppo",
+]
 
 
 def grpo(
@@ -17,25 +29,26 @@ def grpo(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """Group relative policy optimization.
+  """GRPO: group relative policy optimization.
 
   `A = (R - mean R) / (std R + eps)`, PPO's clip on token ratios, `+ kl_coef * k3` in the
-  loss, mean over tokens and then over completions. Source: arXiv 2402.03300.
+  loss, mean over the tokens of a completion and then over completions. Source: arXiv
+  2402.03300.
 
   Args:
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
-    kl_coef: coefficient of the KL penalty in the loss; 0 for none.
-    ddof: 0 for the population's deviation of the rewards, 1 for the sample's.
-    eps: added to that deviation.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
+    ddof: 0 for the population's standard deviation of the rewards, 1 for the sample's.
+    eps: constant added to the standard deviation, in units of reward.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupStandardised(ddof, eps),
+    advantage=parts.GroupNormalized(ddof, eps),
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=aggregation.sequence_mean,
     kl=kl_penalty(kl.k3, kl_coef, "loss"),
@@ -55,24 +68,25 @@ def grpo_process(
 ) -> Algorithm:
   """GRPO with process supervision: every step of a completion is rewarded.
 
-  `A_t = ` sum of the rewards of steps that end at or after `t`, all steps of the group
-  standardised together; else as `grpo`. Source: arXiv 2402.03300, section 4.1.3.
+  `A_t` is the sum of the rewards of steps that end at or after `t`, normalized over all
+  steps of the group; all other parts are those of `grpo`. Source: arXiv 2402.03300, section
+  4.1.3.
 
   Args:
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
-    kl_coef: coefficient of the KL penalty in the loss; 0 for none.
-    ddof: 0 for the population's deviation of the rewards, 1 for the sample's.
-    eps: added to that deviation.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
+    ddof: 0 for the population's standard deviation of the rewards, 1 for the sample's.
+    eps: constant added to the standard deviation, in units of reward.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
-    An `Algorithm`; a run of it needs a function that rewards steps.
+    An `Algorithm`; it needs a function that rewards steps.
   """
   return dataclasses.replace(
     grpo(clip_low, clip_high, kl_coef, ddof, eps, epochs, minibatches),
-    advantage=parts.StepsStandardised(ddof, eps),
+    advantage=parts.ProcessNormalized(ddof, eps),
   )
 
 
@@ -83,23 +97,23 @@ def dr_grpo(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """GRPO done right: neither the deviation nor the length divides.
+  """Dr. GRPO: GRPO without division by the standard deviation or the length.
 
-  `A = R - mean R`, PPO's clip on token ratios, sum over tokens divided by a constant and
-  mean over completions, no KL penalty. Source: arXiv 2503.20783.
+  `A = R - mean R`, PPO's clip on token ratios, sum over tokens divided by a constant, then
+  mean over completions; no KL penalty. Source: arXiv 2503.20783.
 
   Args:
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
-    max_length: the constant, in tokens; the sampler's limit by default.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    max_length: the constant, in tokens; None for the sampler's limit.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupCentred(),
+    advantage=parts.GroupCentered(),
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=parts.FixedLength(max_length),
     epochs=epochs,
@@ -117,33 +131,34 @@ def dapo(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """Decoupled clip and dynamic sampling policy optimization.
+  """DAPO: decoupled clip and dynamic sampling policy optimization.
 
   GRPO's advantage, PPO's clip with a higher upper bound, mean over all tokens, no KL
-  penalty; groups of equal rewards are dropped and more are sampled, and the reward falls
-  towards the length limit. Source: arXiv 2503.14476.
+  penalty. Groups of equal rewards are dropped and further prompts sampled, and the reward
+  falls towards the length limit. Source: arXiv 2503.14476.
 
   Args:
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
-    max_batches: how many batches of prompts a step may sample; 1 trains on all groups.
-    overlong_buffer: tokens before the limit over which the reward falls; by default a
-      fifth of the limit.
-    overlong_coef: what a completion at the limit loses; 0 for no such shaping.
-    drop_truncated: whether completions cut at the limit are left out of the update.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    max_batches: largest number of batches of prompts that a step may sample; 1 trains on
+      all groups.
+    overlong_buffer: number of tokens before the limit over which the reward falls; None
+      for a fifth of the limit.
+    overlong_coef: penalty of a completion at the limit; 0 for no such shaping.
+    drop_truncated: whether completions cut at the limit are excluded from the update.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupStandardised(),
+    advantage=parts.GroupNormalized(),
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=aggregation.token_mean,
     shaping=(parts.Overlong(overlong_buffer, overlong_coef),) if overlong_coef else (),
-    refill=None if max_batches == 1 else DynamicSampling(max_batches),
-    keep=filters.finished if drop_truncated else None,
+    dynamic_sampling=None if max_batches == 1 else DynamicSampling(max_batches),
+    completion_filter=filters.finished if drop_truncated else None,
     epochs=epochs,
     minibatches=minibatches,
   )
@@ -155,22 +170,22 @@ def gspo(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """Group sequence policy optimization.
+  """GSPO: group sequence policy optimization.
 
-  GRPO's advantage, and PPO's clip on `s = exp(mean_t (logp - old_logp))`, one ratio for a
-  sequence; mean over sequences, no KL penalty. Source: arXiv 2507.18071.
+  GRPO's advantage, and PPO's clip on `s = exp(mean_t (logp - old_logp))`, one ratio for
+  each sequence; mean over sequences, no KL penalty. Source: arXiv 2507.18071.
 
   Args:
     clip_low: how far a sequence's ratio may fall below 1.
     clip_high: how far a sequence's ratio may rise above 1.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupStandardised(),
+    advantage=parts.GroupNormalized(),
     surrogate=parts.SequenceClipped(clip_low, clip_high),
     aggregation=aggregation.sequence_mean,
     epochs=epochs,
@@ -183,21 +198,21 @@ def gmpo(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """Geometric-mean policy optimization.
+  """GMPO: geometric-mean policy optimization.
 
   GRPO's advantage, and `-A * exp(mean_t l_t)` with token log-ratios `l_t` bounded on the
-  side that PPO would clip; mean over sequences, no KL penalty. Source: arXiv 2507.20673.
+  side that PPO clips; mean over sequences, no KL penalty. Source: arXiv 2507.20673.
 
   Args:
     clip: bound of a token's log-ratio, nats.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupStandardised(),
+    advantage=parts.GroupNormalized(),
     surrogate=parts.GeometricMean(clip),
     aggregation=aggregation.sequence_mean,
     epochs=epochs,
@@ -211,22 +226,22 @@ def cispo(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """Clipped importance-sampling policy optimization.
+  """CISPO: clipped importance-sampling policy optimization.
 
-  GRPO's advantage, and `-sg(clip(ratio)) * A * logp`: the weight is clipped, the gradient
-  never is; mean over all tokens, no KL penalty. Source: arXiv 2506.13585.
+  GRPO's advantage, and `-stop_gradient(clip(ratio)) * A * logp`: the weight is clipped, the
+  gradient never; mean over all tokens, no KL penalty. Source: arXiv 2506.13585.
 
   Args:
     clip_low: how far a token's weight may fall below 1; 1 for no lower bound.
     clip_high: how far a token's weight may rise above 1.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupStandardised(),
+    advantage=parts.GroupNormalized(),
     surrogate=parts.ClippedWeight(clip_low, clip_high),
     aggregation=aggregation.token_mean,
     epochs=epochs,
@@ -240,23 +255,23 @@ def sapo(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """Soft adaptive policy optimization.
+  """SAPO: soft adaptive policy optimization.
 
   GRPO's advantage, and `-A * (4 / tau) * sigmoid(tau * (ratio - 1))`; mean over tokens and
   then over completions, no KL penalty. Source: arXiv 2511.20347.
 
   Args:
     tau_pos: sharpness of the gate for positive advantages.
-    tau_neg: sharpness of the gate for the others.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    tau_neg: sharpness of the gate for all other advantages.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupStandardised(),
-    surrogate=parts.SoftGate(tau_pos, tau_neg),
+    advantage=parts.GroupNormalized(),
+    surrogate=parts.SigmoidGate(tau_pos, tau_neg),
     aggregation=aggregation.sequence_mean,
     epochs=epochs,
     minibatches=minibatches,
@@ -268,23 +283,23 @@ def dppo(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """The clip replaced by a bound on how far a token's probability moves.
+  """DPPO: a bound on the change of a token's probability instead of the clip.
 
-  GRPO's advantage, and `-A * ratio` whose gradient is cut where the probability has moved
-  by more than `delta` in its direction; mean over tokens and then over completions, no KL
-  penalty. Source: DPPO, arXiv 2602.04879.
+  GRPO's advantage, and `-A * ratio` without gradient where the probability has moved by
+  more than `delta` in its direction; mean over tokens and then over completions, no KL
+  penalty. Source: arXiv 2602.04879.
 
   Args:
-    delta: how far a token's probability may move.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    delta: largest change of a token's probability.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupStandardised(),
-    surrogate=parts.TrustedTokens(delta),
+    advantage=parts.GroupNormalized(),
+    surrogate=parts.ProbabilityClipped(delta),
     aggregation=aggregation.sequence_mean,
     epochs=epochs,
     minibatches=minibatches,

@@ -1,4 +1,4 @@
-"""The KL penalty of a preset, from the coefficient that it is given."""
+"""The KL penalty of a preset, from its coefficient."""
 
 import math
 from typing import Literal
@@ -11,12 +11,12 @@ from pgax.types import DivergenceFn
 def kl_penalty(
   estimator: DivergenceFn, coef: float, placement: Literal["reward", "loss"]
 ) -> KLPenalty | None:
-  """A fixed penalty for leaving the reference, or none at all where the coefficient is 0.
+  """A penalty with a fixed coefficient, or None if the coefficient is 0.
 
   Args:
-    estimator: of the divergence.
-    coef: its coefficient.
-    placement: where it is charged.
+    estimator: per-token estimate of the divergence from the reference.
+    coef: coefficient of the penalty.
+    placement: `reward` or `loss`; see `KLPenalty`.
 
   Returns:
     A `KLPenalty` or None.
@@ -25,5 +25,7 @@ def kl_penalty(
     ValueError: if the coefficient is negative or not finite.
   """
   if not 0 <= coef < math.inf:
-    raise ValueError(f"kl_coef is {coef}; it must be at least 0, and 0 means no penalty")
+    raise ValueError(
+      f"kl_coef is {coef}; it must be finite and at least 0 (0 for no penalty)"
+    )
   return KLPenalty(estimator, kl.FixedController(coef), placement) if coef else None

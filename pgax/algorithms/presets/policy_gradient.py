@@ -1,30 +1,40 @@
-"""Presets without a clip of their own: the policy gradient under different baselines."""
+"""Presets of the policy gradient under different baselines."""
 
 from pgax.algorithms import parts
 from pgax.algorithms.presets.penalty import kl_penalty
 from pgax.algorithms.spec import Algorithm, MovingAverage
 from pgax.ops import aggregation, kl
 
+__all__ = [
+  "reinforce",
+  "rloo",
+  "remax",
+  "reinforce_pp",
+  "reinforce_pp_baseline",
+  "opo",
+  "maxrl",
+]
+
 
 def reinforce(
   rate: float | None = None, epochs: int = 1, minibatches: int = 1
 ) -> Algorithm:
-  """REINFORCE with the mean of the batch, or of those before it, as its baseline.
+  """REINFORCE: the policy gradient with a mean reward as its baseline.
 
   `loss = -sum_t (R - b) logp_t`, mean over completions. Source: Williams 1992.
 
   Args:
-    rate: None takes the mean of the batch as `b`; a number in [0, 1] takes a mean that
-      follows the rewards of the batches before at that rate.
-    epochs: passes over a rollout; without a ratio nothing corrects for what the first
-      optimizer step has changed.
-    minibatches: optimizer steps in a pass.
+    rate: weight of the newest batch in a moving average of the reward, in [0, 1]; None for
+      the mean of the batch itself.
+    epochs: number of passes over a rollout. Without a ratio, steps after the first are
+      not corrected for the change of the policy.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
-    An `Algorithm` without clip and without KL penalty.
+    An `Algorithm` without clip and KL penalty.
   """
   return Algorithm(
-    advantage=parts.BatchMean() if rate is None else parts.AboveBaseline(),
+    advantage=parts.BatchMean() if rate is None else parts.MovingAverageBaseline(),
     surrogate=parts.PolicyGradient(),
     aggregation=aggregation.sequence_sum,
     baseline=None if rate is None else MovingAverage(rate),
@@ -39,21 +49,21 @@ def rloo(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """REINFORCE leave-one-out.
+  """RLOO: REINFORCE with a leave-one-out baseline.
 
   `loss = -sum_t (R_k - mean_{j != k} R_j) logp_t` with `R <- R - kl_coef * sum_t k1_t`,
   mean over completions. Source: arXiv 2402.14740.
 
   Args:
-    kl_coef: coefficient of the KL penalty inside the reward; 0 for none.
-    clip: how far a token's ratio may go from 1 under PPO's clip; None for the plain policy
-      gradient.
-    epochs: passes over a rollout; without a clip there is no ratio, and nothing corrects
-      for what the first optimizer step has changed.
-    minibatches: optimizer steps in a pass.
+    kl_coef: coefficient of the KL penalty in the reward; 0 for no penalty.
+    clip: how far a token's ratio may move from 1 under PPO's clip; None for the plain
+      policy gradient.
+    epochs: number of passes over a rollout. Without a clip there is no ratio, and steps
+      after the first are not corrected for the change of the policy.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
-    An `Algorithm`; its group must have at least 2 completions.
+    An `Algorithm`; a group needs at least 2 completions.
   """
   return Algorithm(
     advantage=parts.LeaveOneOut(),
@@ -66,22 +76,22 @@ def rloo(
 
 
 def remax(kl_coef: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm:
-  """REINFORCE with the reward of the greedy completion as its baseline.
+  """ReMax: REINFORCE with the reward of the greedy completion as its baseline.
 
   `loss = -sum_t (R - R(greedy)) logp_t` with `R <- R - kl_coef * sum_t k1_t`, mean over
-  completions; one more rollout for each prompt. Source: arXiv 2310.10505.
+  completions. Each prompt is also decoded greedily. Source: arXiv 2310.10505.
 
   Args:
-    kl_coef: coefficient of the KL penalty inside the reward; 0 for none.
-    epochs: passes over a rollout; without a ratio nothing corrects for what the first
-      optimizer step has changed.
-    minibatches: optimizer steps in a pass.
+    kl_coef: coefficient of the KL penalty in the reward; 0 for no penalty.
+    epochs: number of passes over a rollout. Without a ratio, steps after the first are
+      not corrected for the change of the policy.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.AboveGreedy(),
+    advantage=parts.GreedyBaseline(),
     surrogate=parts.PolicyGradient(),
     aggregation=aggregation.sequence_sum,
     kl=kl_penalty(kl.k1, kl_coef, "reward"),
@@ -97,17 +107,17 @@ def reinforce_pp(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """REINFORCE++: a critic-free PPO, normalised over the global batch.
+  """REINFORCE++: PPO without a critic, normalized over the global batch.
 
-  `A = whiten(G_t)` with `G_t` the return to go of token rewards `-kl_coef * k1_t` and the
-  completion's reward at its end; PPO's clip, mean over all tokens. Source: arXiv
+  `A = whiten(G_t)`, with `G_t` the return to go of token rewards `-kl_coef * k1_t`, plus
+  the completion's reward at its last token; PPO's clip, mean over all tokens. Source: arXiv
   2501.03262.
 
   Args:
-    kl_coef: coefficient of the KL penalty inside the token rewards; 0 for none.
-    clip: how far a token's ratio may go from 1.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
+    clip: how far a token's ratio may move from 1.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -130,14 +140,14 @@ def reinforce_pp_baseline(
 ) -> Algorithm:
   """REINFORCE++ with the mean of the group as its baseline.
 
-  As `reinforce_pp`, with `R - mean R` of the group in the place of the completion's reward.
+  As `reinforce_pp`, with `R - mean R` of the group instead of the completion's reward.
   Source: arXiv 2501.03262.
 
   Args:
-    kl_coef: coefficient of the KL penalty inside the token rewards; 0 for none.
-    clip: how far a token's ratio may go from 1.
-    epochs: passes over a rollout.
-    minibatches: optimizer steps in a pass.
+    kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
+    clip: how far a token's ratio may move from 1.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -156,15 +166,15 @@ def opo(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """On-policy optimization with the baseline of least variance.
+  """OPO: on-policy optimization with the baseline of least variance.
 
   `A = R - sum_i l_i R_i / sum_i l_i`, the policy gradient, sum over tokens and mean over
   completions, no KL penalty. Source: arXiv 2505.23585.
 
   Args:
-    epochs: passes over a rollout; without a ratio nothing corrects for what the first
-      optimizer step has changed.
-    minibatches: optimizer steps in a pass.
+    epochs: number of passes over a rollout. Without a ratio, steps after the first are
+      not corrected for the change of the policy.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -182,15 +192,15 @@ def maxrl(
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
-  """Maximum-likelihood reinforcement learning, for binary rewards.
+  """MaxRL: maximum-likelihood reinforcement learning, for binary rewards.
 
   `A = (R - mean R) / mean R`, the policy gradient, sum over tokens and mean over
   completions, no KL penalty. Source: arXiv 2602.02710.
 
   Args:
-    epochs: passes over a rollout; without a ratio nothing corrects for what the first
-      optimizer step has changed.
-    minibatches: optimizer steps in a pass.
+    epochs: number of passes over a rollout. Without a ratio, steps after the first are
+      not corrected for the change of the policy.
+    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.

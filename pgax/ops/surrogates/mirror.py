@@ -1,31 +1,33 @@
-"""Mirror descent: several steps on a batch, held near the policy that it starts from."""
+"""Mirror descent: several steps on a batch, with a penalty for leaving the old policy."""
 
 import chex
 import jax
 import jax.numpy as jnp
 
-from pgax.ops.kl import k3_corrected
+from pgax.ops.kl import k3_importance_weighted
 from pgax.ops.masking import select
 from pgax.ops.surrogates.ratios import at_tokens, check_positive, sequence_log_ratio
 from pgax.ops.surrogates.token import unclipped
 from pgax.types import Array, SurrogateLoss
 
+__all__ = ["mdpo", "mdpo_kimi"]
+
 
 def mdpo(
   logp: Array, old_logp: Array, advantages: Array, step_size: Array | float
 ) -> SurrogateLoss:
-  """The unclipped surrogate and the divergence from the policy that the update starts from.
+  """MDPO: the unclipped surrogate plus the divergence from the old policy.
 
   `-A * ratio + (1 / step_size) * ratio * k3(logp, old_logp)`. The second term is an
-  unbiased estimate of KL(policy || old policy) under samples of the old policy, and is
-  never negative; at ratio 1 it and its gradient are 0. Source: MDPO, arXiv 2005.09814,
-  which anneals the step size.
+  unbiased estimate of KL(policy || old policy) under samples of the old policy. It is never
+  negative, and at ratio 1 it and its gradient are 0. Source: arXiv 2005.09814, which
+  anneals the step size.
 
   Args:
-    logp: `[..., T]` live log-probabilities, nats.
-    old_logp: `[..., T]` of the policy that the update starts from, nats.
-    advantages: `[..., T]`, in units of reward.
-    step_size: nats per unit of reward, positive; a number or a scalar array.
+    logp: `[..., T]` log-probabilities, nats.
+    old_logp: `[..., T]` log-probabilities under the old policy, nats.
+    advantages: `[..., T]` advantages, in units of reward.
+    step_size: step size, in nats per unit of reward, positive; a number or a scalar array.
 
   Returns:
     `SurrogateLoss`, with `clipped` false everywhere.
@@ -35,28 +37,29 @@ def mdpo(
   """
   check_positive("step_size", step_size)
   surrogate = unclipped(logp, old_logp, advantages)
-  divergence = k3_corrected(logp, jax.lax.stop_gradient(old_logp), old_logp)
+  divergence = k3_importance_weighted(logp, jax.lax.stop_gradient(old_logp), old_logp)
   return SurrogateLoss(surrogate.loss + divergence / step_size, surrogate.clipped)
 
 
 def mdpo_kimi(
   logp: Array, old_logp: Array, advantages: Array, mask: Array, tau: Array | float
 ) -> SurrogateLoss:
-  """Squared distance of a completion's log-ratio from the one that mirror descent aims at.
+  """Kimi k1.5: squared distance of a completion from the mirror-descent optimum.
 
-  `(A - tau * sum_t (logp - old_logp))**2 / (2 tau)`. It is divided by `2 tau`, which the
-  source leaves out, so that at ratio 1 its gradient is the policy gradient's. Source: Kimi
-  k1.5, arXiv 2501.12599, section 2.3.2, where `A = R - mean R` of the group.
+  `(A - tau * sum_t (logp - old_logp))**2 / (2 tau)`. The division by `2 tau`, which
+  the source does not have, makes its gradient at ratio 1 the policy gradient's. Source:
+  arXiv 2501.12599, section 2.3.2, where `A = R - mean R` of the group.
 
   Args:
-    logp: `[..., G, T]` live log-probabilities, nats.
-    old_logp: `[..., G, T]` of the policy that the update starts from, nats.
-    advantages: `[..., G]` of completions, in units of reward.
-    mask: `[..., G, T]` bool or 0/1.
-    tau: units of reward per nat, positive; a number or a scalar array.
+    logp: `[..., G, T]` log-probabilities, nats.
+    old_logp: `[..., G, T]` log-probabilities under the old policy, nats.
+    advantages: `[..., G]` advantages of completions, in units of reward.
+    mask: `[..., G, T]` bool or 0/1, the loss mask.
+    tau: weight of the log-ratio, in units of reward per nat, positive; a number or a scalar
+      array.
 
   Returns:
-    `SurrogateLoss`: a completion's loss at every one of its tokens, 0 on padding, with
+    `SurrogateLoss`: a completion's loss at each of its tokens, 0 where masked, with
     `clipped` false everywhere.
 
   Raises:
@@ -65,7 +68,7 @@ def mdpo_kimi(
   check_positive("tau", tau)
   mask = jnp.asarray(mask, bool)
   chex.assert_shape(advantages, mask.shape[:-1])
-  # A completion without a token may hold anything.
+  # The advantage of a completion without a token may be anything.
   advantages = select(jnp.asarray(advantages, jnp.float32), jnp.any(mask, axis=-1))
   error = jax.lax.stop_gradient(advantages) - tau * sequence_log_ratio(logp, old_logp, mask)
   loss = at_tokens(jnp.square(error) / (2 * tau), mask)

@@ -1,4 +1,4 @@
-"""What the surrogates share: ratios, checked settings, and where a loss stands."""
+"""Helpers of the surrogates: ratios, checks of settings, losses of completions."""
 
 import numbers
 
@@ -11,34 +11,34 @@ from pgax.ops.masking import masked_sum, select
 from pgax.types import Array
 
 
-def floats(*arrays: Array) -> list[Array]:
-  """Arrays of one shape as float32.
+def as_float32(*arrays: Array) -> list[Array]:
+  """Converts arrays of the same shape to float32.
 
   Args:
-    *arrays: `[...]` of one shape, any dtype.
+    *arrays: `[...]` arrays of the same shape and any dtype.
 
   Returns:
-    The same as float32.
+    The arrays as float32.
   """
   chex.assert_equal_shape(arrays)
   return [jnp.asarray(x, jnp.float32) for x in arrays]
 
 
-def masked_floats(mask: Array, *arrays: Array) -> list[Array]:
-  """Arrays of one shape as float32, whatever their padding holds.
+def masked_float32(mask: Array, *arrays: Array) -> list[Array]:
+  """Converts arrays of the same shape to float32, with masked entries at 0.
 
   Args:
-    mask: `[..., T]` bool or 0/1.
-    *arrays: `[..., T]`, any dtype.
+    mask: `[..., T]` bool or 0/1, the loss mask.
+    *arrays: `[..., T]` arrays of any dtype.
 
   Returns:
-    The same as float32, 0 on padding.
+    The arrays as float32, 0 where masked.
   """
-  return [select(x, mask) for x in floats(*arrays)]
+  return [select(x, mask) for x in as_float32(*arrays)]
 
 
 def check_clip(clip_low: float, clip_high: float) -> None:
-  """Refuses bounds of a ratio that are out of their range.
+  """Rejects bounds of a ratio that are out of range.
 
   Args:
     clip_low: how far the ratio may fall below 1.
@@ -47,7 +47,7 @@ def check_clip(clip_low: float, clip_high: float) -> None:
   Raises:
     ValueError: if `clip_low` is not in [0, 1], or `clip_high` is negative.
   """
-  if not 0 <= clip_low <= 1 or not clip_high >= 0:  # so that nan is refused too
+  if not 0 <= clip_low <= 1 or not clip_high >= 0:  # rejects nan, too
     raise ValueError(
       f"clip_low is {clip_low} and clip_high is {clip_high}; allowed are clip_low in "
       "[0, 1] and clip_high >= 0"
@@ -55,63 +55,63 @@ def check_clip(clip_low: float, clip_high: float) -> None:
 
 
 def check_positive(name: str, value: Array | float) -> None:
-  """Refuses a number that is not positive; an array (it may be traced) is let through.
+  """Rejects a number that is not positive. Arrays, which may be traced, are not checked.
 
   Args:
-    name: what the number is called.
-    value: the number.
+    name: name of the setting.
+    value: value of the setting.
 
   Raises:
-    ValueError: if it is a number and not positive.
+    ValueError: if `value` is a number and not positive.
   """
   if isinstance(value, numbers.Real) and not value > 0:
     raise ValueError(f"{name} is {value}; it must be positive")
 
 
 def ratio(logp: Array, old_logp: Array) -> Array:
-  """Importance ratio of the live policy to the one that the update starts from.
+  """Importance ratio of the policy to the old policy.
 
-  `exp(clip(logp - sg(old_logp), -20, 20))`: finite whatever the log-probabilities are. A
-  token beyond these limits has no gradient, whether or not its loss has a clip.
+  `exp(clip(logp - old_logp, -20, 20))`, finite for any finite log-probabilities. A token
+  beyond these limits has no gradient, even in a loss without a clip.
 
   Args:
-    logp: `[...]` live log-probabilities, nats.
-    old_logp: `[...]` of the policy that the update starts from, nats.
+    logp: `[...]` log-probabilities, nats.
+    old_logp: `[...]` log-probabilities under the old policy, nats.
 
   Returns:
     `[...]` float32.
   """
-  logp, old_logp = floats(logp, old_logp)
+  logp, old_logp = as_float32(logp, old_logp)
   log_ratio = logp - jax.lax.stop_gradient(old_logp)
   return jnp.exp(jnp.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
 
 
 def masked_log_ratio(logp: Array, old_logp: Array, mask: Array) -> Array:
-  """Log-ratio of every token, whatever the padding holds.
+  """Log-ratio of every token.
 
-  `logp - sg(old_logp)`, not limited.
+  `logp - old_logp`, without a limit.
 
   Args:
-    logp: `[..., T]` live log-probabilities, nats.
-    old_logp: `[..., T]` of the policy to compare with, nats.
-    mask: `[..., T]` bool or 0/1.
+    logp: `[..., T]` log-probabilities, nats.
+    old_logp: `[..., T]` log-probabilities under the other policy, nats.
+    mask: `[..., T]` bool or 0/1, the loss mask.
 
   Returns:
-    `[..., T]` float32, nats; 0 on padding.
+    `[..., T]` float32, nats; 0 where masked.
   """
-  logp, old_logp = masked_floats(mask, logp, old_logp)
+  logp, old_logp = masked_float32(mask, logp, old_logp)
   return logp - jax.lax.stop_gradient(old_logp)
 
 
 def sequence_log_ratio(logp: Array, old_logp: Array, mask: Array) -> Array:
   """Log-ratio of every completion.
 
-  `sum_t (logp - sg(old_logp))`, not limited.
+  `sum_t (logp - old_logp)`, without a limit.
 
   Args:
-    logp: `[..., T]` live log-probabilities, nats.
-    old_logp: `[..., T]` of the policy to compare with, nats.
-    mask: `[..., T]` bool or 0/1.
+    logp: `[..., T]` log-probabilities, nats.
+    old_logp: `[..., T]` log-probabilities under the other policy, nats.
+    mask: `[..., T]` bool or 0/1, the loss mask.
 
   Returns:
     `[...]` float32, nats; 0 for an empty completion.
@@ -120,13 +120,13 @@ def sequence_log_ratio(logp: Array, old_logp: Array, mask: Array) -> Array:
 
 
 def at_tokens(x: Array, mask: Array) -> Array:
-  """What holds for a completion, at every one of its tokens.
+  """Repeats the value of a completion at each of its tokens.
 
   Args:
-    x: `[...]` one entry for each completion.
-    mask: `[..., T]` bool or 0/1.
+    x: `[...]` one value for each completion.
+    mask: `[..., T]` bool or 0/1, the loss mask.
 
   Returns:
-    `[..., T]`, the dtype of `x`; 0 on padding.
+    `[..., T]`, of the dtype of `x`; 0 where masked.
   """
   return select(jnp.broadcast_to(x[..., None], jnp.shape(mask)), mask)

@@ -81,18 +81,18 @@ def in_batch(function, logp, old_logp, scores, mask):
   """
 
   def loss(x):
-    found = function(x, old_logp, scores, mask)
-    assert found.loss.shape == found.clipped.shape == logp.shape
-    assert found.loss.dtype == jnp.float32 and found.clipped.dtype == bool
+    result = function(x, old_logp, scores, mask)
+    assert result.loss.shape == result.clipped.shape == logp.shape
+    assert result.loss.dtype == jnp.float32 and result.clipped.dtype == bool
     weights = aggregation.sequence_mean(mask)
-    return jnp.sum(weights * masking.select(found.loss, mask)), found.clipped
+    return jnp.sum(weights * masking.select(result.loss, mask)), result.clipped
 
   (value, acts), gradient = jax.value_and_grad(loss, has_aux=True)(logp)
   return value, gradient, acts
 
 
 def random_batch(seed=0, shape=(3, 4, 5)):
-  """Log-probabilities, scores and a mask with empty completions and a lonely one."""
+  """Log-probabilities, scores and a mask with empty completions and a group of one."""
   rng = np.random.default_rng(seed)
   logp, old_logp = -rng.random((2, *shape)).astype(np.float32)
   scores = rng.normal(size=shape[:-1]).astype(np.float32)
@@ -108,13 +108,13 @@ def plain_groups(function, logp, old_logp, rewards, mask):
   value, gradient = 0.0, np.zeros(logp.shape)
   total = int((mask.sum(-1) > 0).sum())
   for n in range(logp.shape[0]):
-    some = [k for k in range(logp.shape[1]) if mask[n, k].any()]
-    if not some:
+    members = [k for k in range(logp.shape[1]) if mask[n, k].any()]
+    if not members:
       continue
     each = logp.astype(np.float64) - old_logp
-    log_ratios = [float(each[n, k][mask[n, k]].sum()) for k in some]
-    loss, slopes = function(log_ratios, [float(rewards[n, k]) for k in some])
-    value += loss * len(some) / total
-    for k, derivative in zip(some, slopes, strict=True):
-      gradient[n, k][mask[n, k]] = derivative * len(some) / total
+    log_ratios = [float(each[n, k][mask[n, k]].sum()) for k in members]
+    loss, slopes = function(log_ratios, [float(rewards[n, k]) for k in members])
+    value += loss * len(members) / total
+    for k, derivative in zip(members, slopes, strict=True):
+      gradient[n, k][mask[n, k]] = derivative * len(members) / total
   return value, gradient

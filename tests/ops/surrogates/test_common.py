@@ -54,10 +54,10 @@ def test_padding_reaches_neither_value_nor_gradient(name, poison):
   value, gradient, acts = in_batch(ALL[name], LOGP, OLD_LOGP, SCORES, MASK)
   bad = [np.where(MASK, x, np.float32(poison)) for x in (LOGP, OLD_LOGP)]
   scores = np.where(REAL, SCORES, np.float32(poison))
-  found = in_batch(ALL[name], *bad, scores, MASK)
-  assert found[0] == value
-  np.testing.assert_array_equal(found[1], gradient)
-  np.testing.assert_array_equal(found[2], acts)
+  result = in_batch(ALL[name], *bad, scores, MASK)
+  assert result[0] == value
+  np.testing.assert_array_equal(result[1], gradient)
+  np.testing.assert_array_equal(result[2], acts)
   assert np.all(np.asarray(gradient)[~MASK] == 0) and not np.any(np.asarray(acts)[~MASK])
   terms = ALL[name](*bad, scores, MASK).loss
   assert np.all(np.asarray(terms)[~MASK] == 0)
@@ -67,9 +67,9 @@ def test_padding_reaches_neither_value_nor_gradient(name, poison):
 def test_wider_padding_changes_nothing(name):
   value, gradient, _ = in_batch(ALL[name], LOGP, OLD_LOGP, SCORES, MASK)
   wider = [np.pad(x, ((0, 0), (0, 0), (0, 3))) for x in (LOGP, OLD_LOGP, MASK)]
-  found = in_batch(ALL[name], wider[0], wider[1], SCORES, wider[2])
-  assert found[0] == pytest.approx(float(value), rel=1e-6)
-  np.testing.assert_allclose(found[1][..., :-3], gradient, rtol=1e-6)
+  result = in_batch(ALL[name], wider[0], wider[1], SCORES, wider[2])
+  assert result[0] == pytest.approx(float(value), rel=1e-6)
+  np.testing.assert_allclose(result[1][..., :-3], gradient, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -97,8 +97,10 @@ def test_no_gradient_into_data(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_half_precision_is_computed_in_float32(name):
-  found = ALL[name](*(jnp.asarray(x, jnp.bfloat16) for x in (LOGP, OLD_LOGP, SCORES)), MASK)
-  assert found.loss.dtype == jnp.float32
+  result = ALL[name](
+    *(jnp.asarray(x, jnp.bfloat16) for x in (LOGP, OLD_LOGP, SCORES)), MASK
+  )
+  assert result.loss.dtype == jnp.float32
 
 
 def test_shapes_are_checked():

@@ -74,9 +74,9 @@ def test_mdpo_kimi_by_hand():
   old_logp = np.array([[[-1.0, -1.0], [-1.0, 0.0], [0.0, 0.0]]])
   mask = np.array([[[1, 1], [1, 0], [0, 0]]])
   advantages = np.array([[0.5, -0.5, np.nan]])
-  found = surrogates.mdpo_kimi(logp, old_logp, advantages, mask, 0.5).loss
+  result = surrogates.mdpo_kimi(logp, old_logp, advantages, mask, 0.5).loss
   first, second = (0.5 - 0.1) ** 2, (-0.5 + 0.2) ** 2
-  np.testing.assert_allclose(found, [[[first, first], [second, 0], [0, 0]]], rtol=1e-5)
+  np.testing.assert_allclose(result, [[[first, first], [second, 0], [0, 0]]], rtol=1e-5)
 
 
 def test_a_step_size_may_be_traced():

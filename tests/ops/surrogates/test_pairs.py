@@ -21,7 +21,7 @@ PLAIN = {
 
 
 def at_a_corner(name, logp, old_logp, mask):
-  """Whether some clip of P3O is so near that either one-sided derivative is right."""
+  """Whether a clip of P3O is so near that either one-sided derivative is correct."""
   log_ratio = np.sum((logp.astype(np.float64) - old_logp) * mask, axis=-1)
   if name == "p3o":
     near = np.abs(np.abs(np.exp(log_ratio) - 1) - 0.2)
@@ -74,10 +74,10 @@ def test_a_clipped_completion_has_no_gradient(name, logp, old_logp, r, mask):
 def two(first, second, r=(1.0, 0.0), form="separate"):
   """Loss of each of two completions of one token, by their log-ratios; old ones are 0."""
   logp = np.array([[[first], [second]]], np.float32)
-  found = surrogates.p3o(
+  result = surrogates.p3o(
     logp, np.zeros_like(logp), np.array([r]), np.ones_like(logp), form=form
   )
-  return found.loss[0, :, 0], found.clipped[0, :, 0].tolist()
+  return result.loss[0, :, 0], result.clipped[0, :, 0].tolist()
 
 
 def test_p3o_by_hand():
@@ -107,9 +107,9 @@ def test_p3o_by_hand():
 def test_a_shift_of_rewards_and_the_order_change_nothing(name, shift, order):
   logp, old_logp, r, mask = random_batch()
   value, gradient, acts = in_batch(GROUP[name], logp, old_logp, r, mask)
-  moved = in_batch(GROUP[name], logp, old_logp, r + shift, mask)
-  assert moved[0] == pytest.approx(float(value), rel=1e-3, abs=1e-4)
-  np.testing.assert_allclose(moved[1], gradient, rtol=1e-3, atol=1e-4)
+  shifted = in_batch(GROUP[name], logp, old_logp, r + shift, mask)
+  assert shifted[0] == pytest.approx(float(value), rel=1e-3, abs=1e-4)
+  np.testing.assert_allclose(shifted[1], gradient, rtol=1e-3, atol=1e-4)
   mixed = in_batch(GROUP[name], *(x[:, order] for x in (logp, old_logp, r, mask)))
   assert mixed[0] == pytest.approx(float(value), rel=1e-4, abs=1e-5)
   np.testing.assert_allclose(mixed[1], gradient[:, order], rtol=1e-4, atol=1e-5)
@@ -130,7 +130,7 @@ def test_copg_is_least_where_the_reference_is_tilted_by_the_reward():
 
 
 @pytest.mark.parametrize(
-  ("call", "told"),
+  ("call", "message"),
   [
     (lambda x: surrogates.p3o(x, x, x[0], x, clip=-0.1), "clip is -0.1"),
     (
@@ -148,8 +148,8 @@ def test_copg_is_least_where_the_reference_is_tilted_by_the_reward():
     (lambda x: surrogates.copg(x, x, x[0], x, 0.0), "beta is 0.0; it must be positive"),
   ],
 )
-def test_bad_settings(call, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_settings(call, message):
+  with pytest.raises(ValueError, match=message):
     call(jnp.zeros((1, 1, 1)))
 
 

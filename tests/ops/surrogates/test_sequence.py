@@ -1,4 +1,4 @@
-"""Surrogates of whole completions: a plain reference, with its derivative."""
+"""Surrogates of completions: a plain reference, with its derivative."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,8 +26,8 @@ def plain_batch(function, logp, old_logp, advantages, mask):
   for index in np.ndindex(*logp.shape[:-1]):
     n = int(mask[index].sum())
     if n:
-      some = [list(map(float, x[index][:n])) for x in (logp, old_logp)]
-      loss, slopes = function(*some, float(advantages[index]))
+      unmasked = [list(map(float, x[index][:n])) for x in (logp, old_logp)]
+      loss, slopes = function(*unmasked, float(advantages[index]))
       value += loss / count
       gradient[index][:n] = np.array(slopes) / count
   return value, gradient
@@ -44,9 +44,9 @@ def test_matches_reference(name, logp, old_logp, advantages, mask):
 
 @given(floats(TOKENS, -3, 0), floats(TOKENS, -3, 0), floats(GROUPS, -2, 2), masks())
 def test_one_advantage_for_a_sequence_makes_both_gspo_one(logp, old, advantages, mask):
-  whole = in_batch(SEQUENCE["gspo"], logp, old, advantages, mask)
+  by_sequence = in_batch(SEQUENCE["gspo"], logp, old, advantages, mask)
   by_token = in_batch(SEQUENCE["gspo_token"], logp, old, advantages, mask)
-  for ours, theirs in zip(by_token, whole, strict=True):
+  for ours, theirs in zip(by_token, by_sequence, strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
@@ -55,20 +55,20 @@ def test_a_lol_by_hand():
   logp, ref_logp = jnp.array([[-1.0, -1.5]]), jnp.array([[-1.5, -1.25]])
   ones, up = np.ones((1, 2)), np.full((1, 2), 2.0)
 
-  def found(importance, clip=0.5, advantages=up):
+  def result(importance, clip=0.5, advantages=up):
     return surrogates.a_lol(logp, ref_logp, advantages, ones, clip, importance)
 
-  np.testing.assert_allclose(found("sequence").loss, 2 * np.exp(0.25) * -logp, rtol=1e-6)
-  token = found("token")
+  np.testing.assert_allclose(result("sequence").loss, 2 * np.exp(0.25) * -logp, rtol=1e-6)
+  token = result("token")
   np.testing.assert_allclose(token.loss, [[2 * 1.5, 3 * np.exp(-0.25)]], rtol=1e-6)
   assert token.clipped.tolist() == [[True, False]]
-  np.testing.assert_allclose(found("none").loss, -2 * logp, rtol=1e-6)
-  np.testing.assert_allclose(found("sequence", clip=0.0).loss, -2 * logp, rtol=1e-6)
-  assert np.all(np.asarray(found("token", advantages=-up).loss) == 0)
+  np.testing.assert_allclose(result("none").loss, -2 * logp, rtol=1e-6)
+  np.testing.assert_allclose(result("sequence", clip=0.0).loss, -2 * logp, rtol=1e-6)
+  assert np.all(np.asarray(result("token", advantages=-up).loss) == 0)
 
 
 @pytest.mark.parametrize(
-  ("call", "told"),
+  ("call", "message"),
   [
     (lambda x: surrogates.gspo(x, x, x, x, 0.1, -0.1), "clip_high is -0.1"),
     (lambda x: surrogates.gspo_token(x, x, x, x, 1.1, 0.1), "clip_low is 1.1"),
@@ -81,6 +81,6 @@ def test_a_lol_by_hand():
     ),
   ],
 )
-def test_bad_settings(call, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_settings(call, message):
+  with pytest.raises(ValueError, match=message):
     call(jnp.zeros((1, 1)))

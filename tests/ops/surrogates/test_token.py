@@ -57,8 +57,8 @@ def test_clipped_matches_reference(logp, old_logp, advantages, bounds):
 )
 def test_when_the_clip_acts(advantage, ratio, acts):
   one = jnp.log(jnp.array([ratio]))
-  found = surrogates.clipped(one, jnp.zeros(1), jnp.array([advantage]))
-  assert bool(found.clipped[0]) == acts
+  result = surrogates.clipped(one, jnp.zeros(1), jnp.array([advantage]))
+  assert bool(result.clipped[0]) == acts
   gradient = slope(
     lambda x: surrogates.clipped(x, jnp.zeros(1), jnp.array([advantage])), one
   )
@@ -87,7 +87,7 @@ def test_extreme_log_ratios_are_finite_under_a_dual_clip(gap, advantage):
 
 
 @pytest.mark.parametrize(
-  ("options", "told"),
+  ("options", "message"),
   [
     ({"clip_low": -0.1}, "clip_low is -0.1"),
     ({"clip_low": 1.5}, "clip_low is 1.5"),
@@ -97,8 +97,8 @@ def test_extreme_log_ratios_are_finite_under_a_dual_clip(gap, advantage):
     ({"dual_clip": 1.0}, "dual_clip is 1.0"),
   ],
 )
-def test_bad_bounds(options, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_bounds(options, message):
+  with pytest.raises(ValueError, match=message):
     surrogates.clipped(jnp.zeros(1), jnp.zeros(1), jnp.zeros(1), **options)
 
 
@@ -128,8 +128,8 @@ def test_others_match_reference(name, logp, old_logp, advantages):
   loss, derivative = np.array(pairs).T
   np.testing.assert_allclose(ours(logp).loss, loss, rtol=1e-4, atol=1e-5)
   # DPPO's gradient jumps where a probability has moved by exactly its bound.
-  moved = np.exp(logp.astype(np.float64)) - np.exp(old_logp)
-  smooth = np.abs(np.abs(moved) - 0.2) > 1e-4
+  change = np.exp(logp.astype(np.float64)) - np.exp(old_logp)
+  smooth = np.abs(np.abs(change) - 0.2) > 1e-4
   np.testing.assert_allclose(
     slope(ours, logp)[smooth], derivative[smooth], rtol=1e-3, atol=1e-5
   )
@@ -138,13 +138,13 @@ def test_others_match_reference(name, logp, old_logp, advantages):
 @given(floats(SIZE, -3, 0), floats(SIZE, -3, 0), floats(SIZE, -2, 2))
 def test_the_clip_only_ever_raises_the_loss(logp, old_logp, advantages):
   plain = surrogates.unclipped(logp, old_logp, advantages).loss
-  found = surrogates.clipped(logp, old_logp, advantages)
-  assert np.all(np.asarray(found.loss) >= np.asarray(plain))
-  np.testing.assert_array_equal(found.loss[~found.clipped], plain[~found.clipped])
+  result = surrogates.clipped(logp, old_logp, advantages)
+  assert np.all(np.asarray(result.loss) >= np.asarray(plain))
+  np.testing.assert_array_equal(result.loss[~result.clipped], plain[~result.clipped])
 
 
 @pytest.mark.parametrize(
-  ("call", "told"),
+  ("call", "message"),
   [
     (lambda x: surrogates.cispo(x, x, x, 2.0, 0.1), "clip_low is 2.0"),
     (lambda x: surrogates.sapo(x, x, x, tau_pos=0), "tau_pos is 0"),
@@ -152,6 +152,6 @@ def test_the_clip_only_ever_raises_the_loss(logp, old_logp, advantages):
     (lambda x: surrogates.dppo(x, x, x, delta=1.5), "delta is 1.5"),
   ],
 )
-def test_bad_settings_of_the_others(call, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_settings_of_the_others(call, message):
+  with pytest.raises(ValueError, match=message):
     call(jnp.zeros((1, 1)))

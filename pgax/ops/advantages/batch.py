@@ -1,0 +1,126 @@
+"""Advantages normalized over the batch, and baselines that span batches."""
+
+import chex
+import jax.numpy as jnp
+
+from pgax.ops.advantages.centering import center, check_rewards
+from pgax.ops.advantages.group import grpo
+from pgax.ops.advantages.tokens import at_last_token
+from pgax.ops.masking import masked_mean, select
+from pgax.ops.returns import discounted_returns
+from pgax.types import Array
+
+__all__ = ["batch_mean", "moving_average", "reinforce_pp", "whiten"]
+
+
+def batch_mean(rewards: Array, valid: Array | None = None) -> Array:
+  """REINFORCE with the mean of the batch as its baseline.
+
+  `A = R - mean(R)`, the mean over every axis. Source: Williams 1992.
+
+  Args:
+    rewards: `[..., G]` rewards.
+    valid: `[..., G]` bool, completions that could be scored; None for all.
+
+  Returns:
+    `[..., G]` float32 advantages.
+  """
+  rewards, valid = check_rewards(rewards, valid)
+  return center(rewards.ravel(), valid.ravel()).reshape(rewards.shape)
+
+
+def moving_average(
+  rewards: Array, baseline: Array, rate: float, valid: Array | None = None
+) -> tuple[Array, Array]:
+  """REINFORCE with a moving average of the reward as its baseline.
+
+  `A = R - b`, and then `b <- (1 - rate) * b + rate * mean(R)`. The caller keeps `b`.
+  Source: Williams 1992, reinforcement comparison.
+
+  Args:
+    rewards: `[..., G]` rewards.
+    baseline: float32 scalar, the average before this batch.
+    rate: weight of this batch, in [0, 1].
+    valid: `[..., G]` bool, completions that could be scored; None for all.
+
+  Returns:
+    `[..., G]` float32 advantages, and the next baseline, which a batch without a valid
+    reward leaves unchanged.
+
+  Raises:
+    ValueError: if `rate` is not in [0, 1].
+  """
+  if not 0 <= rate <= 1:
+    raise ValueError(f"rate is {rate}; it must be in [0, 1]")
+  rewards, valid = check_rewards(rewards, valid)
+  updated = (1 - rate) * baseline + rate * masked_mean(rewards, valid)
+  return select(rewards - baseline, valid), jnp.where(jnp.any(valid), updated, baseline)
+
+
+def whiten(
+  x: Array, mask: Array, shift_mean: bool = True, ddof: int = 0, eps: float = 1e-8
+) -> Array:
+  """Normalizes values over the whole batch.
+
+  `(x - mean) / (std + eps)` over the unmasked entries of all axes. With `shift_mean=False`
+  the mean is added back, and only the scale changes. Source: arXiv 2203.02155.
+
+  Args:
+    x: `[...]` values, such as token advantages.
+    mask: `[...]` bool or 0/1, the shape of `x`.
+    shift_mean: whether the result has mean 0.
+    ddof: 0 divides the variance by the number of entries, 1 by that number minus 1.
+    eps: constant added to the standard deviation.
+
+  Returns:
+    `[...]` float32, 0 where masked. Equal values become 0, or their mean with
+    `shift_mean=False`.
+
+  Raises:
+    ValueError: if `ddof` is not 0 or 1, or `eps` is negative.
+  """
+  x, mask = check_rewards(x, mask)
+  flat, flat_mask = x.ravel(), mask.ravel()
+  scaled = grpo(flat, flat_mask, ddof, eps)
+  if not shift_mean:
+    # (x - mean) / std + mean, computed from the normalized values.
+    scaled = scaled + masked_mean(flat, flat_mask)
+  return select(scaled, flat_mask).reshape(x.shape)
+
+
+def reinforce_pp(
+  rewards: Array,
+  token_kl: Array,
+  mask: Array,
+  valid: Array | None = None,
+  kl_coef: Array | float = 0.0,
+  group_baseline: bool = False,
+  discount: float = 1.0,
+) -> Array:
+  """REINFORCE++: token KL in the reward, return to go, whitened over the global batch.
+
+  `r_t = -kl_coef * k1_t`, plus the completion's reward at its last action; `A = whiten(G)`
+  with `G` the return to go. The baseline variant subtracts the group's mean from the reward
+  first. Source: arXiv
+  2501.03262.
+
+  Args:
+    rewards: `[..., G]` rewards of completions.
+    token_kl: `[..., G, T]` k1 of every action, nats.
+    mask: `[..., G, T]` bool or 0/1, the actions.
+    valid: `[..., G]` bool, completions that could be scored; None for all.
+    kl_coef: coefficient of the penalty, in units of reward per nat.
+    group_baseline: whether to subtract the mean of the group first.
+    discount: discount of future rewards.
+
+  Returns:
+    `[..., G, T]` float32 advantages, 0 where masked or not valid.
+  """
+  rewards, valid = check_rewards(rewards, valid)
+  if group_baseline:
+    rewards = center(rewards, valid)
+  mask = jnp.asarray(mask, bool) & valid[..., None]
+  chex.assert_equal_shape([token_kl, mask])
+  token_rewards = -kl_coef * select(jnp.asarray(token_kl, jnp.float32), mask)
+  token_rewards = token_rewards + at_last_token(rewards, mask)
+  return whiten(discounted_returns(token_rewards, mask, discount), mask)
