@@ -31,7 +31,9 @@ _GOAL = 0.8
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the runs.", required=True)
 _PRESETS = flags.DEFINE_list("presets", _NAMES, "Names of presets.")
 _SEEDS = flags.DEFINE_list(
-  "seeds", None, f"Seeds; by default 0, 1, 2 for {', '.join(_THREE_SEEDS)} and 0 for others."
+  "seeds",
+  None,
+  f"Seeds; by default 0, 1, 2 for {', '.join(_THREE_SEEDS)} and 0 for others.",
 )
 _STEPS = flags.DEFINE_integer(
   "steps", None, "Number of steps of a run; the config's by default.", lower_bound=1

@@ -26,12 +26,16 @@ from pgax.training.batches import prompt_collator
 
 _CONFIG = program.define_config(None)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
-_SPLIT = flags.DEFINE_enum("split", "held_out", ["held_out", "train"], "Split of the problems.")
+_SPLIT = flags.DEFINE_enum(
+  "split", "held_out", ["held_out", "train"], "Split of the problems."
+)
 _PROBLEMS = flags.DEFINE_integer(
   "problems", 1000, "Number of problems, from the first on; 0 for all.", lower_bound=0
 )
 _SAMPLES = flags.DEFINE_integer("samples", 1, "Completions per problem.")
-_TEMPERATURE = flags.DEFINE_float("temperature", 0.0, "Sampling temperature; 0 decodes greedily.")
+_TEMPERATURE = flags.DEFINE_float(
+  "temperature", 0.0, "Sampling temperature; 0 decodes greedily."
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed.", lower_bound=0)
 _BATCH = flags.DEFINE_integer(
   "batch_size", 128, "Number of completions decoded at a time.", lower_bound=1

@@ -91,7 +91,9 @@ def run(main: Callable[[], int | None]) -> None:
       print(f"error: {where} can't be written: {error.strerror}", file=sys.stderr)
       return 2
     except KeyboardInterrupt:
-      print("\nstopped; the same command continues from the last checkpoint", file=sys.stderr)
+      print(
+        "\nstopped; the same command continues from the last checkpoint", file=sys.stderr
+      )
       return 130
 
   app.run(guarded)
@@ -143,9 +145,7 @@ def _check_overrides(
     return None
   if not Path(path).is_file():
     known = ", ".join(sorted(p.name for p in CONFIGS.glob("[a-z]*.py")))
-    raise UserError(
-      f"config file {path} does not exist; those in {CONFIGS} are: {known}"
-    )
+    raise UserError(f"config file {path} does not exist; those in {CONFIGS} are: {known}")
   make = runpy.run_path(path).get("get_config")
   if make is None:
     raise UserError(f"config file {path} has no function get_config()")

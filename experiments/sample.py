@@ -20,9 +20,13 @@ from pgax.training.policy import load_policy
 from pgax.types import Example
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
-_PROMPT = flags.DEFINE_string("prompt", None, "A prompt; read from standard input by default.")
+_PROMPT = flags.DEFINE_string(
+  "prompt", None, "A prompt; read from standard input by default."
+)
 _GROUP = flags.DEFINE_integer("group", 4, "Completions per prompt.", lower_bound=1)
-_TEMPERATURE = flags.DEFINE_float("temperature", 1.0, "Sampling temperature; 0 decodes greedily.", lower_bound=0.0)
+_TEMPERATURE = flags.DEFINE_float(
+  "temperature", 1.0, "Sampling temperature; 0 decodes greedily.", lower_bound=0.0
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed.")
 
 
@@ -41,9 +45,7 @@ def main() -> int:
   workdir = Path(_WORKDIR.value)
   run = saved_run(workdir, with_task=False)
   policy = load_policy(run, workdir)
-  collate = prompt_collator(
-    run.data, policy.tokenizer, run.sampling.max_prompt_tokens
-  )
+  collate = prompt_collator(run.data, policy.tokenizer, run.sampling.max_prompt_tokens)
   sampler = policy.sampler
   key, status = jax.random.key(_SEED.value), 0
   for prompt in _prompts():

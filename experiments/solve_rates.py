@@ -27,7 +27,9 @@ _SAMPLES = flags.DEFINE_integer("samples", 8, "Completions per problem.", lower_
 _PROBLEMS = flags.DEFINE_integer(
   "problems", 0, "Number of problems, from the first on; 0 for all.", lower_bound=0
 )
-_BATCH = flags.DEFINE_integer("batch_size", 32, "Number of problems at a time.", lower_bound=1)
+_BATCH = flags.DEFINE_integer(
+  "batch_size", 32, "Number of problems at a time.", lower_bound=1
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed.", lower_bound=0)
 
 

@@ -28,9 +28,7 @@ def main() -> int:
   run = freeze_preferences(config)
   record = json.loads(json.dumps(to_json(config)))
   tokenizer = program.tokenizer(run.model_path)
-  result = train_on_preferences(
-    run, tokenizer, workdir, record, loggers=_LOGGERS.value
-  )
+  result = train_on_preferences(run, tokenizer, workdir, record, loggers=_LOGGERS.value)
   if not result.finished:
     print(
       f"\nInterrupted at step {int(result.state.step)} of {run.steps}; a checkpoint is "

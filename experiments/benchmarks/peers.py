@@ -9,8 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from experiments.benchmarks.workload import CONFIG, GROUP, NEW_TOKENS
-from pgax.models import hf
 from pgax.learner import OptimizerConfig
+from pgax.models import hf
 from pgax.types import Array, PyTree
 
 

@@ -26,7 +26,13 @@ from experiments.benchmarks.workload import (
 )
 from pgax import algorithms
 from pgax.distributed import make_mesh
-from pgax.learner import Learner, OptimizerConfig, UpdateConfig, init_state, make_policy_step
+from pgax.learner import (
+  Learner,
+  OptimizerConfig,
+  UpdateConfig,
+  init_state,
+  make_policy_step,
+)
 from pgax.learner.optimizer import make_optimizer
 from pgax.sampling import Options, sample
 from pgax.types import Feedback

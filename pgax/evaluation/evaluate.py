@@ -172,9 +172,7 @@ def _concatenate(batches: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarr
   }
 
 
-def _problem_values(
-  columns: dict[str, np.ndarray], samples: int
-) -> dict[str, np.ndarray]:
+def _problem_values(columns: dict[str, np.ndarray], samples: int) -> dict[str, np.ndarray]:
   """Contribution of each problem to every mean, `[N]`; nan where it has none."""
   answers = columns.pop("answer", None)
   accuracy = columns.get("reward/accuracy")

@@ -206,9 +206,7 @@ def update_epochs(
   return *carry, outputs
 
 
-def _step_metrics(
-  learner: Learner, batch: Batch, outputs: StepOutputs
-) -> dict[str, Array]:
+def _step_metrics(learner: Learner, batch: Batch, outputs: StepOutputs) -> dict[str, Array]:
   sums, tokens = outputs.sums, jnp.sum(batch.loss_mask) * learner.algorithm.epochs
   metrics = {
     "loss": jnp.mean(sums.loss),

@@ -152,9 +152,7 @@ def abstract_policy(
     ValueError: if the mesh does not divide the parameters, or there is no matrix of the
       name that adapters are for.
   """
-  shapes = jax.eval_shape(
-    functools.partial(_init_policy, model, config), jax.random.key(0)
-  )
+  shapes = jax.eval_shape(functools.partial(_init_policy, model, config), jax.random.key(0))
   shardings = (), param_shardings(model, mesh)
   if config.rank:
     base = abstract_params(model, mesh)

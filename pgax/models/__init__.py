@@ -7,9 +7,9 @@ from pgax.models.scoring import completion_logits, completion_outputs
 from pgax.models.sequence import sequence_scores
 
 __all__ = [
-  "ScalarDecoder",
   "Decoder",
   "DecoderConfig",
+  "ScalarDecoder",
   "completion_logits",
   "completion_outputs",
   "sequence_scores",

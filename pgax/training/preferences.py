@@ -76,9 +76,7 @@ class PreferenceRun:
     prompts = CollatePrompts(tokenizer, config.max_prompt_tokens)
     completions = CollateDemonstrations(prompts, config.max_completion_tokens)
     self.collate = CollatePreferences(completions)
-    self.iterator = batches(
-      config.data.train, self.collate, config.batch_size, config.seed
-    )
+    self.iterator = batches(config.data.train, self.collate, config.batch_size, config.seed)
 
   def start(self, checkpoints: Checkpoints) -> RewardModelState:
     """Returns the state to start from: that of the latest checkpoint, or a fresh one."""

@@ -2,10 +2,10 @@
 
 SMALL = [
   "--config.task.digits=1",
-  "--config.sampling.prompts=4",
-  "--config.sampling.group=4",
+  "--config.sampling.prompts_per_step=4",
+  "--config.sampling.group_size=4",
   "--config.sampling.max_prompt_tokens=5",
-  "--config.sampling.max_tokens=16",
+  "--config.sampling.max_completion_tokens=16",
   "--config.model.embed_dim=32",
   "--config.model.head_dim=8",
   "--config.model.mlp_dim=48",
@@ -13,6 +13,6 @@ SMALL = [
   "--config.supervised.batch_size=16",
   "--config.supervised.optimizer.decay_steps=300",
   "--config.steps=30",
-  "--config.eval_problems=8",
-  "--config.checkpoint_every=4",
+  "--config.evaluation.problems=8",
+  "--config.checkpoints.every=4",
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgax.training.metrics import read_lines
+from pgax.runs.json_lines import read_lines
 from tests.experiments.small import SMALL
 
 ROOT = Path(__file__).parents[2]
@@ -31,11 +31,11 @@ ROOT = Path(__file__).parents[2]
     ),
     (["--config.reward=x"], "--config.reward can't be set on the command line"),
     (
-      ["--config.sampling.prompts=6", "--config.microbatches=4"],
-      "sampling.prompts is 6; it must be a multiple",
+      ["--config.sampling.prompts_per_step=6", "--config.update.microbatches=4"],
+      "sampling.prompts_per_step is 6; it must be a multiple",
     ),
     (
-      ["--config=experiments/configs/rloo.py", "--config.sampling.group=1"],
+      ["--config=experiments/configs/rloo.py", "--config.sampling.group_size=1"],
       "group size is 1; RLOO",
     ),
     (
@@ -83,7 +83,7 @@ def test_a_refused_command_can_be_mended(call, tmp_path):
     "--config.steps=0",
     "--config.supervised.steps=0",
   ]
-  done = call("train", *bad, "--config.sampling.group=1")
+  done = call("train", *bad, "--config.sampling.group_size=1")
   assert done.returncode == 2 and "group size is 1" in done.stderr
   assert not (tmp_path / "run").exists()
   assert call("train", *bad).returncode == 0

@@ -3,8 +3,8 @@
 import pytest
 
 from experiments.compare import compare, read_preset_config, summary, table
+from pgax.runs.json_lines import read_lines
 from pgax.training import UserError
-from pgax.training.metrics import read_lines
 from pgax.training.run import Run
 
 
@@ -12,12 +12,12 @@ def small(name):
   """A preset's config at the size of the tests."""
   config = read_preset_config(name)
   config.task.digits, config.steps = 1, 3
-  config.eval_problems = 6
+  config.evaluation.problems = 6
   model, sampling, warm = config.model, config.sampling, config.supervised
   model.embed_dim, model.num_layers, model.mlp_dim = 32, 2, 48
   model.num_heads, model.num_kv_heads, model.head_dim = 4, 2, 8
-  sampling.prompts, sampling.group = 4, 4
-  sampling.max_prompt_tokens, sampling.max_tokens = 5, 16
+  sampling.prompts_per_step, sampling.group_size = 4, 4
+  sampling.max_prompt_tokens, sampling.max_completion_tokens = 5, 16
   warm.steps, warm.batch_size, warm.optimizer.decay_steps = 30, 4, 30
   return config
 

@@ -116,9 +116,9 @@ def test_arguments_reach_the_function():
   changed = config()
   changed.algorithm.epochs = 3
   changed.supervised.optimizer.learning_rate = 0.5
-  changed.sampling.group = 2
+  changed.sampling.group_size = 2
   frozen = freeze(changed)
-  assert frozen.algorithm.epochs == 3 and frozen.sampling.group == 2
+  assert frozen.algorithm.epochs == 3 and frozen.sampling.group_size == 2
   assert frozen.supervised.optimizer.learning_rate == 0.5
 
 
@@ -165,7 +165,7 @@ def test_unknown_keys_are_named_with_what_is_allowed():
 
 def test_bad_values_are_named():
   bad = config()
-  bad.sampling.prompts = 0
+  bad.sampling.prompts_per_step = 0
   with pytest.raises(UserError, match="prompts is 0; it must be at least 1"):
     freeze(bad)
   bad = config()

@@ -12,7 +12,7 @@ import pytest
 
 from experiments.compare import compare
 from pgax.algorithms import presets
-from pgax.training.metrics import read_lines
+from pgax.runs.json_lines import read_lines
 
 ROOT = Path(__file__).parents[2]
 

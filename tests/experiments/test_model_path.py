@@ -17,9 +17,9 @@ from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.tokenizer import load_tokenizer
 from pgax.models import Decoder, hf, lora
+from pgax.runs.json_lines import read_lines
 from pgax.tasks import addition
 from pgax.training import UserError, train
-from pgax.training.metrics import read_lines
 from pgax.training.policy import export_policy, load_policy
 from tests.models.hf.families import CASES
 from tests.tiny import any_reward
@@ -47,9 +47,9 @@ def config(path):
   task = entry(addition, digits=1)
   config = run_config("hf", task, any_reward, entry(algorithms.grpo))
   config.model.path = str(path)
-  config.supervised.steps, config.steps, config.eval_problems = 0, 2, 4
-  config.sampling.prompts, config.sampling.group = 4, 4
-  config.sampling.max_prompt_tokens, config.sampling.max_tokens = 5, 8
+  config.supervised.steps, config.steps, config.evaluation.problems = 0, 2, 4
+  config.sampling.prompts_per_step, config.sampling.group_size = 4, 4
+  config.sampling.max_prompt_tokens, config.sampling.max_completion_tokens = 5, 8
   return config
 
 
@@ -104,8 +104,8 @@ def test_r1_zero_has_the_values_of_cs336():
 def test_r1_zero_runs_from_a_directory(tmp_path):
   given = gsm8k_r1_zero.get_config()
   given.model.path = str(directory(tmp_path / "model", "qwen2_tied"))
-  given.sampling.prompts, given.sampling.group, given.microbatches = 2, 2, 2
-  given.sampling.max_prompt_tokens, given.sampling.max_tokens = 1400, 24
+  given.sampling.prompts_per_step, given.sampling.group_size, given.microbatches = 2, 2, 2
+  given.sampling.max_prompt_tokens, given.sampling.max_completion_tokens = 1400, 24
   given.steps, given.eval_problems = 1, 2
   tokenizer = load_tokenizer(tmp_path / "model")
   result = train(freeze(given), tokenizer, tmp_path / "run", {}, progress=False)
@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_said_before_the_start(tmp_path):
     freeze(given)
   path = directory(tmp_path / "model")
   both = config(path)
-  both.policy_from = "other"
+  both.init_from_run = "other"
   with pytest.raises(UserError, match="only one of them can give the weights"):
     freeze(both)
   (path / "model.safetensors").unlink()

@@ -21,9 +21,9 @@ import pytest
 from experiments.checkpoint import place
 from experiments.configuration import saved_run
 from pgax.data.solve_rates import read_solve_rates
+from pgax.runs.json_lines import read_lines
 from pgax.tasks import addition
 from pgax.training import SupervisedConfig
-from pgax.training.metrics import read_lines
 from pgax.training.policy import load_policy
 from tests import tiny
 from tests.experiments.small import SMALL
@@ -187,7 +187,7 @@ def get_config():
   ]
   task = entry(data.from_rows, train=files[0], held_out=files[1], parse=parse)
   config = run_config("sums", task, rewards.final_answer, entry(algorithms.grpo))
-  config.sampling.max_tokens = 17
+  config.sampling.max_completion_tokens = 17
   return config
 """
 
@@ -229,7 +229,10 @@ def test_a_run_can_be_moved_away_from_its_problems(call, tmp_path):
     f"--config.task.held_out_path={tmp_path}/test.jsonl",
   ]
   small = ["--config.model.embed_dim=16", "--config.model.num_layers=1"]
-  limits = ["--config.sampling.max_prompt_tokens=8", "--config.sampling.max_tokens=8"]
+  limits = [
+    "--config.sampling.max_prompt_tokens=8",
+    "--config.sampling.max_completion_tokens=8",
+  ]
   file = "--config=experiments/configs/gsm8k.py"
   done = call("train", file, f"--workdir={tmp_path}/run", *paths, *small, *limits)
   assert done.returncode == 0, done.stderr[-3000:]
@@ -252,8 +255,8 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
     "--config.task.max_bad_rows=1",
     "--config.data.overlong_prompts=drop",
     f"--workdir={workdir}",
-    "--config.eval_problems=4",
-    "--config.sampling.prompts=2",
+    "--config.evaluation.problems=4",
+    "--config.sampling.prompts_per_step=2",
     "--config.model.embed_dim=16",
     "--config.model.num_layers=1",
   )
@@ -272,7 +275,7 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
     f"--workdir={trained[0]}",
     f"--config={file}",
     "--problems=3",
-    "--config.sampling.max_tokens=32",
+    "--config.sampling.max_completion_tokens=32",
   )
   assert done.returncode == 0, done.stderr[-3000:]
   assert "0.0% of 3 problems of gsm8k/held_out" in done.stdout

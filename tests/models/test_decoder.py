@@ -15,7 +15,7 @@ from pgax.models.cache import (
   token_positions,
   with_slots,
 )
-from pgax.models.partitioning import init_params
+from pgax.models.parameters import init_params
 from pgax.models.rope import RopeScaling, angles, frequencies, rotate
 from pgax.models.scoring import read_prompts
 from tests import tiny

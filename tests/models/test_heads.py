@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.models import Critic, completion_outputs
+from pgax.models import ScalarDecoder, completion_outputs
 from pgax.models.heads import with_decoder
-from pgax.models.partitioning import init_params
+from pgax.models.parameters import init_params
 from tests import tiny
 
-CRITIC, ROLLOUT = Critic(tiny.CONFIG), tiny.rollout()
+CRITIC, ROLLOUT = ScalarDecoder(tiny.CONFIG), tiny.rollout()
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pgax.distributed.mesh import make_mesh
+from pgax.distributed.partitioning import abstract_params, init_params, param_shardings
 from pgax.models import Decoder, completion_logits
 from pgax.models.lora import LoraConfig, apply, init, merge, shardings
-from pgax.models.partitioning import abstract_params, init_params, param_shardings
-from pgax.training.mesh import make_mesh
 from tests import tiny
 
 CONFIG = LoraConfig(rank=2, alpha=6.0)

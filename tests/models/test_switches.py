@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pgax.models import Decoder, DecoderConfig, completion_logits
-from pgax.models.parameters import matrices
-from pgax.models.partitioning import init_params
+from pgax.models.parameters import init_params, matrices
 from pgax.models.rope import RopeScaling, frequencies
 from pgax.sampling import Options, decode
 from pgax.sampling.options import canonical

@@ -14,14 +14,14 @@ import pytest
 from pgax import algorithms, kl, surrogates
 from pgax.algorithms import parts
 from pgax.data import byte_tokenizer
+from pgax.distributed.mesh import make_mesh
+from pgax.runs.json_lines import Log, read_lines
+from pgax.runs.workdir import read_config
 from pgax.sampling import decode
 from pgax.training import CriticConfig, UserError, train
 from pgax.training.health import DivergedError, check_finite
-from pgax.training.mesh import make_mesh
-from pgax.training.metrics import Log, read_lines
 from pgax.training.policy import load_params
 from pgax.training.run import Run
-from pgax.training.workdir import read_config
 from tests import tiny
 from tests.training.test_checkpoint import words
 
@@ -236,7 +236,7 @@ def test_from_the_policy_of_another_run(whole, tmp_path):
   warm = tiny.SupervisedConfig(steps=0)
   config = tiny.run_config(
     algorithm=algorithms.ppo(epochs=1),
-    policy_from=str(whole[1]),
+    init_from_run=str(whole[1]),
     critic=CriticConfig(start=str(whole[1])),
     supervised=warm,
     steps=1,
@@ -253,14 +253,14 @@ def test_from_the_policy_of_another_run(whole, tmp_path):
   )
   assert one_step.max() < 1e-3
   # Once it has a checkpoint of its own, the other run may go.
-  gone = dataclasses.replace(config, policy_from="gone", steps=1)
+  gone = dataclasses.replace(config, init_from_run="gone", steps=1)
   assert train(gone, byte_tokenizer(), tmp_path / "new", {"a": 1}, progress=False).finished
 
 
 @pytest.mark.parametrize(
   ("changes", "told"),
   [
-    ({"policy_from": "nowhere"}, "policy_from: nowhere holds no checkpoints; give the"),
+    ({"init_from_run": "nowhere"}, "init_from_run: nowhere holds no checkpoints; give the"),
     (
       {"algorithm": algorithms.ppo(), "critic": CriticConfig(start="nowhere")},
       "critic.start: nowhere holds no checkpoints",
@@ -275,7 +275,7 @@ def test_another_run_that_is_not_there(tmp_path, changes, told):
 
 def test_another_run_of_another_shape(whole, tmp_path):
   wider = dataclasses.replace(tiny.CONFIG, mlp_dim=64)
-  config = tiny.run_config(model=wider, policy_from=str(whole[1]))
+  config = tiny.run_config(model=wider, init_from_run=str(whole[1]))
   with pytest.raises(UserError, match="does not fit the configuration: params"):
     run(tmp_path / "run", config)
   assert list(tmp_path.iterdir()) == []
@@ -285,8 +285,8 @@ def test_another_run_of_a_models_directory_has_another_tokenizer(whole, tmp_path
   saved = {"model": dataclasses.asdict(tiny.CONFIG) | {"path": "some/model"}}
   shutil.copytree(whole[1], tmp_path / "other")
   (tmp_path / "other" / "config.json").write_text(json.dumps(saved))
-  config = tiny.run_config(policy_from=str(tmp_path / "other"))
-  with pytest.raises(UserError, match="policy_from: its policy is one of model.path"):
+  config = tiny.run_config(init_from_run=str(tmp_path / "other"))
+  with pytest.raises(UserError, match="init_from_run: its policy is one of model.path"):
     run(tmp_path / "run", config)
 
 
@@ -294,8 +294,8 @@ def test_another_run_of_another_model_of_the_same_shape(whole, tmp_path):
   saved = {"model": dataclasses.asdict(tiny.CONFIG) | {"rope_theta": 500.0}}
   shutil.copytree(whole[1], tmp_path / "other")
   (tmp_path / "other" / "config.json").write_text(json.dumps(saved))
-  config = tiny.run_config(policy_from=str(tmp_path / "other"))
-  with pytest.raises(UserError, match=r"policy_from: model.rope_theta is 500\.0 there"):
+  config = tiny.run_config(init_from_run=str(tmp_path / "other"))
+  with pytest.raises(UserError, match=r"init_from_run: model.rope_theta is 500\.0 there"):
     run(tmp_path / "run", config)
 
 
@@ -351,7 +351,9 @@ def test_programs_are_traced_once_in_the_whole_run(tmp_path, monkeypatch):
 
 def test_sampler_is_traced_once_a_shape(tmp_path):
   before = decode._decode._cache_size()
-  odd = tiny.SamplingConfig(prompts=2, group=3, max_prompt_tokens=5, max_tokens=15)
+  odd = tiny.SamplingConfig(
+    prompts_per_step=2, group_size=3, max_prompt_tokens=5, max_completion_tokens=15
+  )
   run(tmp_path, tiny.run_config(sampling=odd, steps=5))
   assert decode._decode._cache_size() == before + 2  # for rollouts, and for evaluation
 
@@ -369,7 +371,9 @@ def test_tensorboard_has_what_a_checkpoint_has(whole):
 
 
 def test_a_refused_run_leaves_no_trace(tmp_path):
-  alone = tiny.SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
+  alone = tiny.SamplingConfig(
+    prompts_per_step=4, group_size=1, max_prompt_tokens=5, max_completion_tokens=16
+  )
   with pytest.raises(UserError, match="group size is 1"):
     run(tmp_path / "run", tiny.run_config(sampling=alone))
   assert list(tmp_path.iterdir()) == []

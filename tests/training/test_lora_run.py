@@ -12,16 +12,17 @@ import pytest
 
 from pgax import algorithms
 from pgax.data import byte_tokenizer
+from pgax.distributed.mesh import make_mesh
+from pgax.distributed.partitioning import shardings_of
+from pgax.learner.forward import token_logp
+from pgax.learner.learner import Learner
+from pgax.learner.policy_step import make_policy_step
+from pgax.learner.state import abstract_state, init_state
 from pgax.models.lora import apply, merge
+from pgax.runs.json_lines import read_lines
 from pgax.training import LoraConfig, SupervisedConfig, UserError, train
-from pgax.training.forward import token_logp
-from pgax.training.learner import Learner
-from pgax.training.mesh import make_mesh
-from pgax.training.metrics import read_lines
 from pgax.training.policy import load_params, load_policy
 from pgax.training.preflight import check_run
-from pgax.training.state import abstract_state, init_state, shardings_of
-from pgax.training.step import make_train_step
 from tests import tiny
 
 LORA = LoraConfig(rank=2, alpha=6.0)
@@ -59,7 +60,7 @@ def test_the_reference_and_the_optimizer_cost_no_second_copy():
 def stepped():
   """The state before and after three steps, and what they told."""
   shardings = shardings_of(abstract_state(LEARNER, make_mesh()))
-  step = make_train_step(LEARNER, shardings=shardings)
+  step = make_policy_step(LEARNER, shardings=shardings)
   state, told = init_state(LEARNER, make_mesh(), seed=0), []
   start = jax.tree.map(np.asarray, state.replace(key=()))
   for _ in range(3):
@@ -141,7 +142,7 @@ def test_stopped_and_given_again(run, tmp_path):
 def test_another_run_starts_from_the_merged_policy(run, tmp_path):
   config = dataclasses.replace(
     CONFIG,
-    policy_from=str(run[1]),
+    init_from_run=str(run[1]),
     algorithm=algorithms.ppo(epochs=1),
     optimizer=tiny.OptimizerConfig(learning_rate=0.0, warmup_steps=0),
     supervised=SupervisedConfig(steps=0),

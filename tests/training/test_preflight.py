@@ -37,8 +37,10 @@ SILENT = Task([Example("1+1=", "2")], [Example("1", "1")])
 SENTENCES = Task([Example("one", "1", "1")], [Example("1", "1")])
 MOVING, REFILL = algorithms.MovingAverage(), algorithms.DynamicSampling()
 SHAPING = (algorithms.parts.MissingEOS(),)
-QUEUED = SamplingConfig(prompts=4, group=4, slots=9)
-ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
+QUEUED = SamplingConfig(prompts_per_step=4, group_size=4, slots=9)
+ALONE = SamplingConfig(
+  prompts_per_step=4, group_size=1, max_prompt_tokens=5, max_completion_tokens=16
+)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
         "algorithm": dataclasses.replace(algorithms.ppo(), refill=REFILL),
         "sampling": ALONE,
       },
-      "sampling.group is 1 and the algorithm drops groups",
+      "sampling.group_size is 1 and the algorithm drops groups",
     ),
     (
       {
@@ -148,12 +150,12 @@ ALONE = SamplingConfig(prompts=4, group=1, max_prompt_tokens=5, max_tokens=16)
     ),
     ({"algorithm": algorithms.copg(beta=0.0)}, "beta is 0"),
     (
-      {"scoring": ScoringConfig(parts=3)},
-      r"sampling.prompts is 4; it must be a multiple of scoring.parts \* devices = 3 \* 1",
+      {"scoring": ScoringConfig(pipeline_chunks=3)},
+      r"sampling.prompts_per_step is 4; it must be a multiple of scoring.pipeline_chunks \* devices = 3 \* 1",
     ),
     (
-      {"scoring": ScoringConfig(parts=2), "sampling": QUEUED},
-      "sampling.slots is 9; each of 2 scoring.parts has 8 completions",
+      {"scoring": ScoringConfig(pipeline_chunks=2), "sampling": QUEUED},
+      "sampling.slots is 9; each of 2 scoring.pipeline_chunks has 8 completions",
     ),
   ],
 )
@@ -165,7 +167,10 @@ def test_a_bad_run_is_refused(changes, told):
 @pytest.mark.parametrize(
   ("changes", "told"),
   [
-    ({"microbatches": 3}, "sampling.prompts is 4; it must be a multiple of .* 1 \\* 3"),
+    (
+      {"microbatches": 3},
+      "sampling.prompts_per_step is 4; it must be a multiple of .* 1 \\* 3",
+    ),
     (
       {"algorithm": algorithms.grpo(minibatches=2), "microbatches": 4},
       "multiple of minibatches \\* microbatches = 2 \\* 4",
@@ -187,7 +192,7 @@ def test_settings_of_parts():
   ):
     SamplingConfig(temperature=0.0)
   with pytest.raises(ValueError, match="group is 0"):
-    SamplingConfig(group=0)
+    SamplingConfig(group_size=0)
   with pytest.raises(ValueError, match="batch_size is 0"):
     SupervisedConfig(batch_size=0)
 
@@ -227,9 +232,11 @@ def test_every_preset_passes(preset):
 def test_a_deadline_is_longer_than_a_sandboxs_limit():
   code = Code(Limits(seconds=5.0))
   for reward in (code, Combined((("code", code, 1.0), ("any", tiny.any_reward, 0.5)))):
-    config = tiny.run_config(reward=reward, scoring=ScoringConfig(workers=1, deadline=5.0))
+    config = tiny.run_config(
+      reward=reward, scoring=ScoringConfig(workers=1, timeout_seconds=5.0)
+    )
     with pytest.raises(
-      UserError, match=r"scoring.deadline is 5\.0 .*limits.seconds is 5\.0"
+      UserError, match=r"scoring.timeout_seconds is 5\.0 .*limits.seconds is 5\.0"
     ):
       check(config)
 

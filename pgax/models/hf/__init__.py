@@ -2,13 +2,13 @@
 
 from pgax.models.hf.config import FAMILIES, from_hf, to_hf
 from pgax.models.hf.load import check, eos_ids, load_config, load_params, saved_dtype
-from pgax.models.hf.save import DTYPES, save
 from pgax.models.hf.reward_model import (
   check_reward_model,
   load_reward_model,
   load_reward_model_config,
   save_reward_model,
 )
+from pgax.models.hf.save import DTYPES, save
 
 __all__ = [
   "DTYPES",

@@ -5,8 +5,7 @@ import pytest
 
 from experiments.benchmarks.timing import measure, table
 from experiments.benchmarks.workload import CONFIG, MODEL, pin, token_flops
-from pgax.models.parameters import matrices
-from pgax.models.partitioning import init_params
+from pgax.models.parameters import init_params, matrices
 
 
 def test_operations_are_two_a_weight_and_those_of_attention():

@@ -12,10 +12,10 @@ from safetensors.numpy import load_file, save_file
 from transformers import AutoTokenizer
 
 from pgax.data.tokenizer import byte_tokenizer
+from pgax.distributed.mesh import make_mesh
 from pgax.models import Decoder
 from pgax.models.hf import from_hf, load_config, load_params, save
-from pgax.models.partitioning import init_params, param_shardings
-from pgax.training.mesh import make_mesh
+from pgax.models.parameters import init_params, param_shardings
 from tests.models.hf import families
 
 CASE = families.CASES[1]  # a Llama with tied embeddings

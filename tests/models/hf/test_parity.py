@@ -10,13 +10,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from pgax.distributed.mesh import make_mesh
+from pgax.distributed.partitioning import param_shardings
 from pgax.models import Decoder, DecoderConfig
 from pgax.models.cache import NEVER, Cache, empty_segment, token_positions
 from pgax.models.hf import from_hf, load_config, load_params, save, to_hf
 from pgax.models.hf.files import read_json
-from pgax.models.partitioning import param_shardings
 from pgax.sampling import Options, sample
-from pgax.training.mesh import make_mesh
 from tests.models.hf import families
 
 LENGTHS, WIDTH, PREFILL = np.array([19, 13, 9]), 19, 7

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from pgax.data import CollatePrompts, byte_tokenizer
-from pgax.ops.evaluation import Estimate
-from pgax.rewards.pool import InProcess
-from pgax.training.evaluation import (
+from pgax.evaluation.evaluate import (
   Evaluation,
   evaluate,
   evaluation_key,
   evaluation_metrics,
 )
+from pgax.ops.evaluation import Estimate
+from pgax.rewards.pool import InProcess
 from pgax.types import Example
 from tests import tiny
 

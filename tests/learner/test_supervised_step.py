@@ -7,16 +7,19 @@ import optax
 import pytest
 
 from pgax import algorithms
+from pgax.distributed.mesh import make_mesh
+from pgax.distributed.partitioning import shardings_of
 from pgax.interop import cs336
-from pgax.training import OptimizerConfig
-from pgax.training.forward import completion_logp, row_logp
-from pgax.training.mesh import make_mesh
-from pgax.training.state import abstract_state, make_optimizer, shardings_of
-from pgax.training.supervised import make_supervised_step, token_weights
+from pgax.learner import OptimizerConfig
+from pgax.learner.forward import completion_logp, row_logp
+from pgax.learner.optimizer import make_optimizer
+from pgax.learner.state import abstract_state
+from pgax.learner.supervised_step import make_supervised_step, token_weights
 from pgax.types import DemonstrationRows
 from tests import tiny
 
 PROMPT, LENGTH = 5, 7
+ROLLOUT = tiny.rollout()
 COUNT = 6  # demonstrations
 # Of the rows that they are packed in, fewer than there are of them: any three fit into one.
 HEIGHT, WIDE = 3, 3 * (PROMPT + LENGTH)
@@ -106,10 +109,12 @@ def test_a_row_is_read_as_the_trainer_reads_a_completion(objective):
   expected, _ = completion_logp(
     tiny.MODEL,
     tiny.params(),
-    prompts.tokens,
-    prompts.segments > 0,
-    solutions.tokens[:, None],
-    solutions.learned[:, None],
+    ROLLOUT.replace(
+      prompt_tokens=prompts.tokens,
+      prompt_mask=prompts.segments > 0,
+      tokens=solutions.tokens[:, None],
+      token_mask=solutions.learned[:, None],
+    ),
   )
   np.testing.assert_allclose(
     logp[rows.learned], expected[:, 0][solutions.learned], rtol=1e-5, atol=1e-5

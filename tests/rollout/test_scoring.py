@@ -6,8 +6,8 @@ import pytest
 from pgax.data import CollatePrompts, byte_tokenizer
 from pgax.rewards import final_answer
 from pgax.rewards.pool import InProcess
-from pgax.training.records import make_samples
-from pgax.training.rollout import rollout_metrics, score
+from pgax.rollout.samples import make_samples
+from pgax.rollout.scoring import rollout_metrics, score
 from pgax.types import Example
 from tests import tiny
 

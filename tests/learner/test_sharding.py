@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pgax.training.mesh import make_mesh
+from pgax.distributed import MeshConfig, make_mesh
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +18,7 @@ def _step(devices: int, fsdp: int = 1, model: int = 1, rank: int = 0) -> dict:
   """Runs `sharded_step.py` with that many host devices, in a process of its own."""
   flags = f"--xla_force_host_platform_device_count={devices}"
   done = subprocess.run(
-    [sys.executable, "-m", "tests.training.sharded_step", *map(str, (fsdp, model, rank))],
+    [sys.executable, "-m", "tests.learner.sharded_step", *map(str, (fsdp, model, rank))],
     cwd=ROOT,
     env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
     capture_output=True,
@@ -60,6 +60,6 @@ def assert_same(one, eight, shards, model):
 
 def test_mesh_must_fit_the_devices():
   with pytest.raises(ValueError, match="mesh.fsdp is 3 and mesh.model is 1.*which is 1"):
-    make_mesh(fsdp=3)
+    make_mesh(MeshConfig(fsdp=3))
   with pytest.raises(ValueError, match="mesh.model is 0"):
-    make_mesh(model=0)
+    make_mesh(MeshConfig(model=0))

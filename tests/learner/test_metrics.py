@@ -8,12 +8,12 @@ import pytest
 
 from pgax import algorithms
 from pgax.algorithms import parts
-from pgax.training.diagnostics import batch_metrics, explained_variance, update_metrics
+from pgax.learner.metrics import batch_metrics, explained_variance, update_metrics
 from pgax.training.health import SamplerMismatchWarning, check_sampler
 from tests import tiny
 
 ROLLOUT, FEEDBACK, VALUES = tiny.rollout(), tiny.feedback(), tiny.values()
-MASK = np.asarray(ROLLOUT.mask)
+MASK = np.asarray(ROLLOUT.action_mask)
 OLD = ROLLOUT.logp + 0.5 * (VALUES - 0.4) * MASK  # the trainer sees it otherwise
 
 
@@ -22,7 +22,7 @@ def told(algorithm, old=OLD):
   batch = algorithms.prepare(
     algorithm, ROLLOUT, FEEDBACK, old, old - 0.2 * MASK, values=values
   )
-  return batch, batch_metrics(algorithm, batch, ROLLOUT)
+  return batch, batch_metrics(algorithm, batch, old)
 
 
 def mean(x):
@@ -59,10 +59,14 @@ def test_explained_variance():
 
 
 def test_of_a_correction():
-  for part in (parts.Truncated(1.05), parts.IcePop(0.9, 1.1), parts.SequenceTruncated()):
-    algorithm = dataclasses.replace(algorithms.grpo(), correction=part)
+  for part in (
+    parts.TruncatedWeights(1.05),
+    parts.IcePop(0.9, 1.1),
+    parts.SequenceTruncatedWeights(),
+  ):
+    algorithm = dataclasses.replace(algorithms.grpo(), sampler_correction=part)
     batch, metrics = told(algorithm)
-    w = np.asarray(batch.correction)[MASK]
+    w = np.asarray(batch.sampler_weights)[MASK]
     expected = w.sum() ** 2 / (w.size * (w**2).sum())
     found = metrics["correction/effective_sample_size"]
     assert found == pytest.approx(expected, rel=1e-4) and found < 0.9999
@@ -76,7 +80,7 @@ def test_of_an_update():
   algorithm = algorithms.grpo()
   batch, _ = told(algorithm)
   _, sums = algorithms.loss(algorithm, logp, batch, 0.04)
-  one = {"sums": sums, "entropy": jnp.float32(7.0), "tokens": jnp.sum(batch.mask)}
+  one = {"sums": sums, "entropy": jnp.float32(7.0), "tokens": jnp.sum(batch.loss_mask)}
   metrics = update_metrics(algorithm, **one)
   ratio, a = np.exp(np.asarray(logp - OLD))[MASK], np.asarray(batch.advantages)[MASK]
   low, high = np.mean((ratio < 0.8) & (a < 0)), np.mean((ratio > 1.2) & (a > 0))

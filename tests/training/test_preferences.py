@@ -9,6 +9,7 @@ import pytest
 from pgax.data import byte_tokenizer
 from pgax.data.preferences import Preference, Preferences
 from pgax.models.heads import headless
+from pgax.runs.json_lines import read_lines
 from pgax.tasks import addition_preferences
 from pgax.training import (
   PreferenceConfig,
@@ -17,7 +18,6 @@ from pgax.training import (
   train,
   train_on_preferences,
 )
-from pgax.training.metrics import read_lines
 from tests import tiny
 
 CONFIG = PreferenceConfig(
@@ -72,7 +72,7 @@ def test_stopped_and_given_again(trained, tmp_path):
 def test_a_policy_learns_from_it(trained, tmp_path):
   path = str(trained[1] / "export")
   config = tiny.run_config(
-    reward_model=RewardModelConfig(path, weight=0.5, cut_reward=-3.0), steps=2
+    reward_model=RewardModelConfig(path, weight=0.5, truncation_reward=-3.0), steps=2
   )
   result = train(config, byte_tokenizer(), tmp_path, {}, progress=False)
   assert result.finished

@@ -8,12 +8,13 @@ import optax
 import pytest
 
 from pgax import algorithms
+from pgax.distributed.mesh import make_mesh
+from pgax.learner.learner import Learner
+from pgax.learner.optimizer import make_optimizer
+from pgax.learner.state import abstract_state, init_state
 from pgax.models import Decoder
+from pgax.runs.checkpoint import Checkpoints
 from pgax.training import OptimizerConfig, UserError
-from pgax.training.checkpoint import Checkpoints
-from pgax.training.learner import Learner
-from pgax.training.mesh import make_mesh
-from pgax.training.state import abstract_state, init_state, make_optimizer
 from tests import tiny
 
 POSITIONS = {"reinforce": {"next_index": 12}}

@@ -7,15 +7,11 @@ import optax
 import pytest
 
 from pgax import algorithms
-from pgax.training import OptimizerConfig
-from pgax.training.mesh import make_mesh
-from pgax.training.state import (
-  abstract_state,
-  begin_reinforcement,
-  init_state,
-  make_optimizer,
-  shardings_of,
-)
+from pgax.distributed.mesh import make_mesh
+from pgax.distributed.partitioning import shardings_of
+from pgax.learner import REINFORCEMENT, OptimizerConfig
+from pgax.learner.optimizer import make_optimizer
+from pgax.learner.state import abstract_state, begin_reinforcement, init_state
 from tests import tiny
 
 
@@ -96,7 +92,8 @@ def test_reference_is_the_policy_after_the_warm_start():
   ):
     np.testing.assert_array_equal(ours, theirs)
     assert ours.unsafe_buffer_pointer() != theirs.unsafe_buffer_pointer()
-  assert int(begun.step) == int(state.step)
+  assert (int(begun.stage), int(begun.step)) == (REINFORCEMENT, 0)
+  assert int(begun.total_steps) == int(state.total_steps)
 
 
 def test_seed_decides():

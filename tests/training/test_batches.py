@@ -9,11 +9,11 @@ import pytest
 
 from pgax.data import Fields, Task, byte_tokenizer, from_rows, json_lines, mixture
 from pgax.data.chat import Chat
+from pgax.runs.json_lines import read_lines
 from pgax.tasks import addition
 from pgax.training import DataConfig, UserError, train
-from pgax.training.metrics import read_lines
+from pgax.training.batches import fit_task, prompt_collator
 from pgax.training.preflight import check_run
-from pgax.training.problems import fit_problems, prompt_collator
 from pgax.types import Example
 from tests import tiny
 
@@ -37,7 +37,7 @@ def config(tmp_path):
   files = from_rows(*rows, Fields("q", "a", "s"), max_bad_rows=1)
   # As in a config: the long ones are left out of the whole, so that only they are.
   config = tiny.run_config(task=files, data=DROP)
-  fitted, counts = fit_problems(config, byte_tokenizer())
+  fitted, counts = fit_task(config, byte_tokenizer())
   assert counts == {
     "data/train": 2,
     "data/held_out": 1,
@@ -76,16 +76,16 @@ LONG = Task([Example("1+1=", "2", "2"), Example("1234+1=", "2", "2")], [Example(
 
 def test_long_prompts_are_an_error_by_default():
   config = tiny.run_config(task=LONG)
-  fitted, counts = fit_problems(config, byte_tokenizer())
+  fitted, counts = fit_task(config, byte_tokenizer())
   assert fitted is config and counts["data/dropped_prompts"] == 0
   with pytest.raises(UserError, match="has 8 tokens; max_prompt_tokens allows 5"):
     check_run(fitted, byte_tokenizer())
-  fitted, counts = fit_problems(dataclasses.replace(config, data=DROP), byte_tokenizer())
+  fitted, counts = fit_task(dataclasses.replace(config, data=DROP), byte_tokenizer())
   assert counts["data/dropped_prompts"] == 1
   check_run(fitted, byte_tokenizer())
   none = Task(LONG.train, [LONG.train[1]])
   with pytest.raises(UserError, match="all 1 prompts of the split 'held_out'"):
-    fit_problems(tiny.run_config(task=none, data=DROP), byte_tokenizer())
+    fit_task(tiny.run_config(task=none, data=DROP), byte_tokenizer())
 
 
 def test_a_chat_template_is_asked_for_by_the_config():

@@ -11,11 +11,16 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from pgax.models import Critic, sequence_scores
+from pgax.distributed.mesh import make_mesh
+from pgax.models import ScalarDecoder, sequence_scores
 from pgax.models.heads import headless, with_decoder
-from pgax.models.hf import check_scorer, load_scorer, load_scorer_config, save_scorer
-from pgax.models.partitioning import init_params, param_shardings
-from pgax.training.mesh import make_mesh
+from pgax.models.hf import (
+  check_reward_model,
+  load_reward_model,
+  load_reward_model_config,
+  save_reward_model,
+)
+from pgax.models.parameters import init_params, param_shardings
 from tests import tiny
 from tests.models.hf import families
 
@@ -49,15 +54,17 @@ def scores(config, params, tokens=TOKENS):
     prompts, rest = np.split(MASK, [PREFILL], axis=1)
     tokens = jnp.split(jnp.asarray(tokens), [PREFILL], axis=1)
     return sequence_scores(
-      Critic(config), params, tokens[0], prompts, tokens[1][:, None], rest[:, None]
+      ScalarDecoder(config), params, tokens[0], prompts, tokens[1][:, None], rest[:, None]
     )[:, 0]
 
   return apply(params, tokens)
 
 
 def load(path):
-  config = load_scorer_config(path)
-  return config, load_scorer(path, config, param_shardings(Critic(config), make_mesh()))
+  config = load_reward_model_config(path)
+  return config, load_reward_model(
+    path, config, param_shardings(ScalarDecoder(config), make_mesh())
+  )
 
 
 @pytest.mark.parametrize("name", [*NAMES, *MORE])
@@ -70,12 +77,12 @@ def test_scores_and_export(tmp_path, name):
   np.testing.assert_allclose(scores(config, params), expected, atol=1e-4)
   for source in (tmp_path / "model", None):
     exported = tmp_path / f"exported{source is None}"
-    save_scorer(exported, config, params, None, source, max_file_bytes=20_000)
+    save_reward_model(exported, config, params, None, source, max_file_bytes=20_000)
     back = transformers.AutoModelForSequenceClassification.from_pretrained(
       exported, attn_implementation="eager", pad_token_id=0
     )
     np.testing.assert_array_equal(torch_scores(back.eval()), expected)
-    assert load_scorer_config(exported) == config
+    assert load_reward_model_config(exported) == config
 
 
 @pytest.fixture(scope="module")
@@ -117,26 +124,26 @@ def test_wrong_tensors_are_named(saved, tmp_path, edit, told):
   edit(found)
   save_file(found, tmp_path / WEIGHTS, metadata={"format": "pt"})
   with pytest.raises(ValueError, match=told):
-    check_scorer(tmp_path, load_scorer_config(tmp_path))
+    check_reward_model(tmp_path, load_reward_model_config(tmp_path))
 
 
 def test_another_architecture_is_named(tmp_path):
   (tmp_path / "config.json").write_text(json.dumps({"architectures": ["BertForMaskedLM"]}))
   with pytest.raises(ValueError, match="BertForMaskedLM is no known scorer; known are Lla"):
-    load_scorer_config(tmp_path)
+    load_reward_model_config(tmp_path)
 
 
 def test_a_head_on_a_policy(tmp_path):
   untied = dataclasses.replace(tiny.CONFIG, scale_embeddings=False, tie_embeddings=False)
   policy = init_params(tiny.Decoder(untied), jax.random.key(1))
-  scorer = Critic(headless(untied))
+  scorer = ScalarDecoder(headless(untied))
   params = with_decoder(init_params(scorer, jax.random.key(0)), policy)
   assert "unembedding" not in params["params"]["decoder"]
-  save_scorer(tmp_path / "new", untied, params, None)
+  save_reward_model(tmp_path / "new", untied, params, None)
   config, back = load(tmp_path / "new")
   assert config == headless(untied)
   for ours, theirs in zip(jax.tree.leaves(back), jax.tree.leaves(params), strict=True):
     np.testing.assert_array_equal(ours, theirs)
   biased = {"params": dict(params["params"]) | {"bias": jnp.float32(0.5)}}
   with pytest.raises(ValueError, match="bias is 0.5; transformers has none"):
-    save_scorer(tmp_path / "other", untied, biased, None)
+    save_reward_model(tmp_path / "other", untied, biased, None)

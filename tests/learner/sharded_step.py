@@ -12,40 +12,46 @@ import optax
 
 from pgax import algorithms
 from pgax.data.prompts import CollatePrompts, PromptBatch
+from pgax.distributed import MeshConfig, make_mesh
+from pgax.distributed.partitioning import batch_sharding, shardings_of
+from pgax.evaluation.evaluate import evaluate
+from pgax.learner import Learner, UpdateConfig
+from pgax.learner.policy_step import make_policy_step
+from pgax.learner.state import abstract_state, init_state
+from pgax.learner.supervised_step import make_supervised_step
 from pgax.models import lora
-from pgax.models.partitioning import batch_sharding
 from pgax.rewards import final_answer
 from pgax.rewards.pool import InProcess
 from pgax.training import enable_compilation_cache
-from pgax.training.evaluation import evaluate
-from pgax.training.learner import Learner
-from pgax.training.mesh import make_mesh
-from pgax.training.state import abstract_state, init_state, shardings_of
-from pgax.training.step import make_train_step
-from pgax.training.supervised import make_supervised_step
 from pgax.types import DemonstrationRows, Example
 from tests import tiny
 
 
 def main(fsdp: int, model: int, rank: int) -> None:
   enable_compilation_cache()
-  mesh = make_mesh(fsdp, model)
+  mesh = make_mesh(MeshConfig(fsdp, model))
   # Plain gradient descent, so that the parameters tell of the gradient itself; at a rate at
   # which their own rounding does not show.
   algorithm, adapters = algorithms.ppo(kl_coef=0.1, epochs=1), lora.LoraConfig(rank=rank)
-  learner = Learner(tiny.MODEL, algorithm, optax.sgd(30.0), lora=adapters)
+  learner = Learner(
+    tiny.MODEL,
+    algorithm,
+    optax.sgd(30.0),
+    lora=adapters,
+    update=UpdateConfig(microbatches=2),
+  )
   shardings = shardings_of(abstract_state(learner, mesh))
   state = init_state(learner, mesh, seed=0)
   start = jax.device_get(state.params)
-  step = make_train_step(learner, microbatches=2, shardings=shardings)
+  step = make_policy_step(learner, shardings)
   place = batch_sharding(mesh)
   tokens, mask = tiny.prompts(lengths=[2 + i % 4 for i in range(16)])
   prompts = PromptBatch((), tokens, mask)
   policy = lora.apply(adapters, state.base, state.params)
-  sampler = tiny.sampler(mesh, max_tokens=6)
+  sampler = tiny.sampler(mesh, max_completion_tokens=6)
   drawn = sampler(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
   # One slot for each part of the batch: no multiple of all devices where the model is cut.
-  queued = tiny.sampler(mesh, max_tokens=6, slots=mesh.size // model)
+  queued = tiny.sampler(mesh, max_completion_tokens=6, slots=mesh.size // model)
   queued = queued(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(5)]  # no multiple of devices
   collate = CollatePrompts(sampler.tokenizer, max_prompt_tokens=5)

@@ -10,22 +10,22 @@ import pytest
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts
-from pgax.models import Critic, hf, sequence_scores
+from pgax.distributed.mesh import make_mesh
+from pgax.models import ScalarDecoder, hf, sequence_scores
 from pgax.models.heads import headless
-from pgax.models.partitioning import init_params
+from pgax.models.parameters import init_params
 from pgax.rewards.pool import InProcess
+from pgax.rollout.actor import Actor
+from pgax.rollout.reward_model import RewardModel, combined, model_rewards
+from pgax.rollout.sampler import make_sampler
+from pgax.rollout.scoring import RewardResults
 from pgax.training import RewardModelConfig, SamplingConfig, ScoringConfig, UserError
-from pgax.training.collect import Collector
-from pgax.training.mesh import make_mesh
 from pgax.training.preflight import check_run
-from pgax.training.reward_model import RewardModel, combined, model_rewards
-from pgax.training.rollout import Scores
-from pgax.training.sampler import make_sampler
 from pgax.types import Example
 from tests import tiny
 
 CONFIG = headless(dataclasses.replace(tiny.CONFIG, scale_embeddings=False))
-SCORER = Critic(CONFIG)
+SCORER = ScalarDecoder(CONFIG)
 ROLLOUT = tiny.rollout()
 ROLLOUT = ROLLOUT.replace(finished=jnp.arange(16).reshape(4, 4) % 3 > 0)
 
@@ -60,7 +60,7 @@ def test_what_was_cut_is_not_scored(expected):
 
 def scores(rewards, valid, **parts):
   rewards, valid = np.array([rewards], np.float32), np.array([valid])
-  return Scores(
+  return RewardResults(
     texts=[["text"] * rewards.shape[1]],
     rewards=np.where(valid, rewards, 0),
     valid=valid,
@@ -107,16 +107,20 @@ def test_what_is_only_looked_at_spoils_nothing():
 def test_collected_with_the_functions(preset, cut):
   tokenizer, setting = (
     byte_tokenizer(),
-    RewardModelConfig("model", weight=2.0, cut_reward=-7.0),
+    RewardModelConfig("model", weight=2.0, truncation_reward=-7.0),
   )
-  scoring = ScoringConfig(parts=cut)
+  scoring = ScoringConfig(pipeline_chunks=cut)
   config = tiny.run_config(algorithm=preset(), reward_model=setting, scoring=scoring)
   batch = CollatePrompts(tokenizer, 5)([Example(f"{i}+1=", str(i)) for i in range(4)])
-  collector = Collector(
+  collector = Actor(
     config,
     # Many tokens end a text, so that some texts end.
     make_sampler(
-      SamplingConfig(max_tokens=16), tiny.MODEL, tokenizer, make_mesh(), range(2, 12)
+      SamplingConfig(max_completion_tokens=16),
+      tiny.MODEL,
+      tokenizer,
+      make_mesh(),
+      range(2, 12),
     ),
     InProcess(tiny.any_reward),
     lambda: batch,
@@ -139,7 +143,7 @@ def test_collected_with_the_functions(preset, cut):
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
   path = tmp_path_factory.mktemp("scorer") / "saved"
-  hf.save_scorer(path, CONFIG, PARAMS, byte_tokenizer())
+  hf.save_reward_model(path, CONFIG, PARAMS, byte_tokenizer())
   return path
 
 
@@ -156,7 +160,7 @@ def test_what_can_be_no_reward_model_is_refused(saved, tmp_path):
     check(saved, model=wider)
   other, tokenizer = tmp_path / "other", byte_tokenizer()
   tokenizer.add_tokens(["<more>"])
-  hf.save_scorer(other, CONFIG, PARAMS, tokenizer)
+  hf.save_reward_model(other, CONFIG, PARAMS, tokenizer)
   with pytest.raises(UserError, match="whose tokenizer has other tokens than the policy"):
     check(other)
   (other / "model.safetensors").unlink()
@@ -164,5 +168,7 @@ def test_what_can_be_no_reward_model_is_refused(saved, tmp_path):
     check(other)
   with pytest.raises(ValueError, match="are 0; nothing is rewarded"):
     RewardModelConfig(str(saved), weight=0.0, function_weight=0.0)
-  with pytest.raises(ValueError, match="reward_model.cut_reward is nan; it must be finite"):
-    RewardModelConfig("model", cut_reward=float("nan"))
+  with pytest.raises(
+    ValueError, match="reward_model.truncation_reward is nan; it must be finite"
+  ):
+    RewardModelConfig("model", truncation_reward=float("nan"))

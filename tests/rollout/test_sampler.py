@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from pgax.data import CollatePrompts, byte_tokenizer
+from pgax.rollout.sampler import make_sampler
+from pgax.rollout.scoring import completion_texts
 from pgax.training import SamplingConfig, UserError
-from pgax.training.rollout import completion_texts
-from pgax.training.sampler import make_sampler
 from pgax.types import Example
 from tests import tiny
 

@@ -8,10 +8,10 @@ import pytest
 
 from pgax.data import CollatePrompts, byte_tokenizer, filtered
 from pgax.data.solve_rates import read_solve_rates
+from pgax.evaluation.solve_rates import measure
 from pgax.rewards.pool import InProcess
 from pgax.tasks import addition
 from pgax.training import UserError
-from pgax.training.solve_rates import measure
 from tests import tiny
 
 TASK = addition(digits=1)

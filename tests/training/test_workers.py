@@ -7,10 +7,10 @@ import pytest
 
 from pgax.data import byte_tokenizer
 from pgax.rewards.pool import Job
+from pgax.rollout.scoring import open_reward_runner
+from pgax.runs.json_lines import read_lines
 from pgax.training import ScoringConfig, SupervisedConfig, UserError, train
-from pgax.training.metrics import read_lines
 from pgax.training.preflight import check_run
-from pgax.training.rollout import open_scorer
 from tests import tiny
 from tests.rewards.functions import by_command, one_in_ten
 
@@ -26,7 +26,7 @@ def run(reward, scoring, workdir, **changes):
 def test_a_run_survives_what_its_reward_function_does(tmp_path):
   solutions = [tiny.run_config().task.train[0].solution]
   assert sum(map(ord, solutions[0])) % 10 < 7  # the check before the start finds nothing
-  run(one_in_ten, ScoringConfig(workers=2, deadline=0.5), tmp_path)
+  run(one_in_ten, ScoringConfig(workers=2, timeout_seconds=0.5), tmp_path)
   rows = [row for row in read_lines(tmp_path / "metrics.jsonl") if "loss" in row]
   assert len(rows) == 2 and all(math.isfinite(row["loss"]) for row in rows)
   reasons = ("crash", "exception", "nan", "timeout")
@@ -78,7 +78,9 @@ def test_a_function_that_workers_can_not_load(tmp_path):
 
 
 def test_metadata_reaches_the_workers():
-  with open_scorer(by_command, ScoringConfig(workers=1, deadline=5.0)) as scorer:
+  with open_reward_runner(
+    by_command, ScoringConfig(workers=1, timeout_seconds=5.0)
+  ) as scorer:
     assert scorer([Job("", "ab", "", {"a": [1]})])[0].scores["reward"] == 2.0
 
 

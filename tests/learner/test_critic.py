@@ -9,22 +9,18 @@ import pytest
 
 from pgax import algorithms
 from pgax.algorithms import parts
-from pgax.training.learner import Learner
-from pgax.training.mesh import make_mesh
-from pgax.training.state import (
-  abstract_state,
-  begin_reinforcement,
-  init_state,
-  shardings_of,
-)
-from pgax.training.step import make_train_step
+from pgax.distributed.mesh import make_mesh
+from pgax.distributed.partitioning import shardings_of
+from pgax.learner.learner import Learner
+from pgax.learner.policy_step import make_policy_step
+from pgax.learner.state import abstract_state, begin_reinforcement, init_state
 from tests import tiny
 
 ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
 # One pass a step, and targets that do not move with the values.
 PPO = dataclasses.replace(
   algorithms.vc_ppo(epochs=1, kl_coef=0.0),
-  critic=algorithms.ValueLearning(
+  critic=algorithms.CriticSpec(
     parts.LambdaReturn(lam=1.0), parts.SquaredError(None), coef=0.5
   ),
 )
@@ -39,13 +35,13 @@ def fresh(critic_from="policy"):
 
 
 @pytest.fixture(scope="module")
-def value_step():
-  return make_train_step(LEARNER, learn_policy=False, shardings=SHARDINGS)
+def critic_step():
+  return make_policy_step(dataclasses.replace(LEARNER, learn_policy=False), SHARDINGS)
 
 
 @pytest.fixture(scope="module")
 def train_step():
-  return make_train_step(LEARNER, shardings=SHARDINGS)
+  return make_policy_step(LEARNER, SHARDINGS)
 
 
 def arrays(tree):
@@ -56,11 +52,11 @@ def same(a, b):
   return all(np.array_equal(x, y) for x, y in zip(arrays(a), arrays(b), strict=True))
 
 
-def test_pretraining_moves_the_critic_alone(value_step):
+def test_pretraining_moves_the_critic_alone(critic_step):
   state, start = fresh(), fresh()
   told = []
   for _ in range(40):
-    state, update = value_step(state, ROLLOUT, FEEDBACK)
+    state, update = critic_step(state, ROLLOUT, FEEDBACK)
     told.append({name: float(value) for name, value in update.metrics.items()})
   for name in ("params", "opt_state", "ref_params"):
     assert same(vars(state)[name], vars(start)[name]), name
@@ -69,7 +65,7 @@ def test_pretraining_moves_the_critic_alone(value_step):
   assert told[0]["value/mean"] == 0 and told[0]["grad_norm"] == 0
   assert told[-1]["value/loss"] < 0.3 * told[0]["value/loss"]
   assert told[-1]["value/explained_variance"] > 0.5
-  assert value_step._cache_size() == 1
+  assert critic_step._cache_size() == 1
 
 
 def test_both_learn_together(train_step):
@@ -106,9 +102,9 @@ def test_where_the_critic_starts_from():
   assert not pointers & {x.unsafe_buffer_pointer() for x in jax.tree.leaves(decoder)}
 
 
-def test_no_critic_no_value_step():
+def test_no_critic_no_critic_step():
   with pytest.raises(ValueError, match="learn_policy is False and the algorithm has no"):
-    make_train_step(tiny.learner(algorithms.grpo()), learn_policy=False)
+    tiny.learner(algorithms.grpo(), learn_policy=False)
 
 
 def test_a_binary_head_tells_probabilities():

@@ -6,10 +6,10 @@ import pytest
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts, pad
 from pgax.data.tokenizer import encode_completion
+from pgax.rollout.scoring import completion_texts
+from pgax.rollout.step_rewards import step_rewards
 from pgax.tasks import addition_steps
 from pgax.training import UserError
-from pgax.training.rollout import completion_texts
-from pgax.training.step_rewards import step_rewards
 from pgax.types import Example, StepReward
 
 TOKENIZER = byte_tokenizer()

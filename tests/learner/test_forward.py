@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.training.forward import completion_logp
+from pgax.learner.forward import completion_logp
 from tests import tiny
 
 N, G, T = 4, 4, 24
@@ -16,12 +16,11 @@ def compiled(chunk):
   """Value and gradient of a weighted sum of log-probabilities and entropies."""
 
   def objective(params):
-    r = ROLLOUT
     logp, entropy = completion_logp(
-      tiny.MODEL, params, r.prompt_tokens, r.prompt_mask, r.tokens, r.mask, 0.7, chunk
+      tiny.MODEL, params, ROLLOUT, temperature=0.7, chunk=chunk
     )
     slope = jnp.arange(T) / T
-    return jnp.sum(r.mask * (logp + 0.3 * slope * entropy)), (logp, entropy)
+    return jnp.sum(ROLLOUT.action_mask * (logp + 0.3 * slope * entropy)), (logp, entropy)
 
   step = jax.jit(jax.value_and_grad(objective, has_aux=True))
   return step.lower(tiny.params()).compile()

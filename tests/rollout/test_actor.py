@@ -10,8 +10,8 @@ from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts
 from pgax.rewards.pool import InProcess
+from pgax.rollout.actor import Actor
 from pgax.training import ScoringConfig
-from pgax.training.collect import Collector
 from pgax.types import Example, StepReward
 from tests import tiny
 
@@ -35,7 +35,7 @@ class Prompts:
 def collect(algorithm, reward, seed=0, **changes):
   config = tiny.run_config(algorithm=algorithm, reward=reward, **changes)
   prompts = Prompts()
-  collector = Collector(config, SAMPLER, InProcess(reward), prompts)
+  collector = Actor(config, SAMPLER, InProcess(reward), prompts)
   experience, feedback, metrics = collector(tiny.params(), jax.random.key(seed))
   return experience, jax.device_get(feedback), metrics, prompts.batches
 
@@ -102,7 +102,7 @@ def test_parts_change_nothing(preset):
   whole, feedback, metrics, batches = collect(preset(), graded(True))
   assert batches == (2 if preset is algorithms.dapo else 1)
   for parts in (2, 4):
-    scoring = ScoringConfig(parts=parts)
+    scoring = ScoringConfig(pipeline_chunks=parts)
     found = collect(preset(), graded(True), scoring=scoring)
     assert found[0].scores.texts == whole.scores.texts
     assert found[0].prompts.examples == whole.prompts.examples
@@ -136,8 +136,8 @@ def test_a_part_is_scored_before_the_next_is_drawn():
     scoring_began.set()
     return InProcess(graded(True))(jobs)
 
-  config = tiny.run_config(scoring=ScoringConfig(parts=2))
-  Collector(config, Waiting(), scorer, Prompts())(tiny.params(), jax.random.key(0))
+  config = tiny.run_config(scoring=ScoringConfig(pipeline_chunks=2))
+  Actor(config, Waiting(), scorer, Prompts())(tiny.params(), jax.random.key(0))
   assert len(sampled) == 2
 
 
@@ -156,7 +156,7 @@ def test_batches_of_a_refill_are_drawn_with_different_keys():
       seen.append(sampler(*arguments))
       return seen[-1]
 
-  Collector(config, Spy(), InProcess(config.reward), lambda: prompts)(
+  Actor(config, Spy(), InProcess(config.reward), lambda: prompts)(
     tiny.params(), jax.random.key(0)
   )
   first, second = (np.asarray(rollout.tokens) for rollout in seen)

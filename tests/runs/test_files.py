@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pgax.rollout.samples import Sample
+from pgax.runs.json_lines import Log, read_lines, read_samples
+from pgax.runs.workdir import open_workdir, read_config
 from pgax.training import UserError
-from pgax.training.metrics import Log, read_lines, read_samples
-from pgax.training.records import Sample
-from pgax.training.workdir import open_workdir, read_config
 
 CONFIG = {"name": "x", "steps": 5, "model": {"num_layers": 2}}
 SAMPLE = Sample("1+1=", "é", "2", None, False, True, ["é"], [-0.5])

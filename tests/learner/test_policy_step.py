@@ -9,16 +9,14 @@ import optax
 import pytest
 
 from pgax import algorithms, kl
-from pgax.training import OptimizerConfig
-from pgax.training.forward import join, split, token_logp
-from pgax.training.mesh import make_mesh
-from pgax.training.state import (
-  abstract_state,
-  make_optimizer,
-  shardings_of,
-  step_keys,
-)
-from pgax.training.step import make_train_step
+from pgax.distributed.mesh import make_mesh
+from pgax.distributed.microbatches import join, split
+from pgax.distributed.partitioning import shardings_of
+from pgax.learner import OptimizerConfig, UpdateConfig
+from pgax.learner.forward import completion_logp
+from pgax.learner.optimizer import make_optimizer
+from pgax.learner.policy_step import make_policy_step
+from pgax.learner.state import abstract_state, step_keys
 from tests import tiny
 
 ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
@@ -26,14 +24,14 @@ ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
 
 def on_policy(temperature=1.0):
   state = tiny.state(algorithms.grpo())
-  logp, _ = token_logp(tiny.MODEL, state.params, ROLLOUT, temperature)
-  return ROLLOUT.replace(logp=jnp.where(ROLLOUT.mask, logp, 0))
+  logp, _ = completion_logp(tiny.MODEL, state.params, ROLLOUT, temperature)
+  return ROLLOUT.replace(logp=jnp.where(ROLLOUT.action_mask, logp, 0))
 
 
-def update(algorithm, *, feedback=FEEDBACK, rollout=ROLLOUT, optimizer=None, **options):
-  step = make_train_step(tiny.learner(algorithm, optimizer), **options)
-  state, told = step(tiny.state(algorithm, optimizer), rollout, feedback)
-  return state, told.metrics
+def update(algorithm, *, feedback=FEEDBACK, rollout=ROLLOUT, optimizer=None, **settings):
+  step = make_policy_step(tiny.learner(algorithm, optimizer, **settings))
+  state, update = step(tiny.state(algorithm, optimizer, **settings), rollout, feedback)
+  return state, update.metrics
 
 
 def assert_same(a, b, **tolerance):
@@ -44,8 +42,8 @@ def assert_same(a, b, **tolerance):
 @pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.rloo, algorithms.dr_grpo])
 def test_microbatches_change_nothing(preset):
   # Lengths differ widely here, so a mean of means would show.
-  one, told_one = update(preset(), microbatches=1)
-  four, told_four = update(preset(), microbatches=4)
+  one, told_one = update(preset(), update=UpdateConfig(microbatches=1))
+  four, told_four = update(preset(), update=UpdateConfig(microbatches=4))
   assert_same(one.params, four.params, rtol=1e-4, atol=2e-6)
   for name in told_one:
     assert told_four[name] == pytest.approx(float(told_one[name]), rel=1e-4, abs=1e-6)
@@ -106,7 +104,7 @@ def test_minibatches_estimate_the_same_gradient():
 def test_penalty_pulls_towards_the_reference():
   silent = FEEDBACK.replace(rewards=jnp.zeros_like(FEEDBACK.rewards))  # but the penalty's
   algorithm = algorithms.grpo(kl_coef=1.0)
-  step = make_train_step(tiny.learner(algorithm, optax.sgd(0.1)))
+  step = make_policy_step(tiny.learner(algorithm, optax.sgd(0.1)))
   state = tiny.state(algorithm, optax.sgd(0.1))
   away = jax.tree.map(lambda x: x * 1.2, state.params)
   state, first = step(state.replace(params=away), ROLLOUT, silent)
@@ -141,7 +139,7 @@ def test_adaptive_coefficient_follows_its_anchor():
 
 def test_momentum_does_not_move_where_there_is_nothing():
   adam = optax.adam(1e-2)
-  step = make_train_step(tiny.learner(algorithms.grpo(), adam))
+  step = make_policy_step(tiny.learner(algorithms.grpo(), adam))
   state, _ = step(tiny.state(algorithms.grpo(), adam), ROLLOUT, FEEDBACK)
   before = jax.tree.map(jnp.copy, (state.params, state.opt_state))
   nothing = FEEDBACK.replace(valid=jnp.zeros_like(FEEDBACK.valid))
@@ -165,14 +163,15 @@ def test_nothing_scorable_is_no_update():
 def test_traced_once_and_state_donated():
   algorithm = algorithms.grpo(epochs=2, minibatches=2)
   optimizer = make_optimizer(OptimizerConfig())
-  learner = tiny.learner(algorithm, optimizer)
+  learner = tiny.learner(algorithm, optimizer, update=UpdateConfig(microbatches=2))
   shardings = shardings_of(abstract_state(learner, make_mesh()))
-  step = make_train_step(learner, microbatches=2, shardings=shardings)
+  step = make_policy_step(learner, shardings)
   state = first = tiny.state(algorithm, optimizer)
   for seed in range(3):
     feedback = tiny.feedback(seed=seed)
     state, _ = step(state, tiny.rollout(seed=seed), feedback)
-  assert step._cache_size() == 1 and int(state.step) == 3
+  assert step._cache_size() == 1
+  assert int(state.step) == int(state.total_steps) == 3
   assert all(x.is_deleted() for x in jax.tree.leaves(first.params))
 
 
