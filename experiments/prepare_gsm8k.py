@@ -15,10 +15,10 @@ import tensorflow_datasets as tfds
 from absl import flags
 
 from experiments import program
-from pgax.data.fields import GSM8KFields
 from pgax.data.rows import json_lines
 from pgax.data.sources import read_problems
 from pgax.rewards.math import MARKER
+from pgax.tasks import GSM8KFields
 from pgax.training import UserError
 
 _SPLITS = ("train", "test")

@@ -9,10 +9,11 @@ import optax
 from jax.sharding import Mesh
 
 from pgax import algorithms
-from pgax.data import addition, byte_tokenizer
+from pgax.data import byte_tokenizer
 from pgax.models import Decoder, DecoderConfig
 from pgax.models.parameters import matrices
 from pgax.models.partitioning import init_params
+from pgax.tasks import addition
 from pgax.training import (
   OptimizerConfig,
   RunConfig,

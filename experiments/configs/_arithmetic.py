@@ -11,8 +11,8 @@ ratio would be 1, and clips and surrogates would all do the same.
 from ml_collections import ConfigDict
 
 from experiments.configuration import entry, run_config
-from pgax.data import addition
 from pgax.rewards import final_answer
+from pgax.tasks import addition
 
 
 def get_config(name: str, algorithm: ConfigDict) -> ConfigDict:

@@ -19,7 +19,7 @@ a carry, not to add.
 from ml_collections import ConfigDict
 
 from experiments.configuration import entry, preference_config
-from pgax.data import addition_preferences
+from pgax.tasks import addition_preferences
 
 
 def get_config() -> ConfigDict:

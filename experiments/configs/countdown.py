@@ -14,8 +14,7 @@ from ml_collections import ConfigDict
 
 from experiments.configuration import entry, run_config
 from pgax import algorithms
-from pgax.data import countdown
-from pgax.rewards import Countdown
+from pgax.tasks import Countdown, countdown
 
 
 def get_config() -> ConfigDict:

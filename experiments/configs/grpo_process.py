@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from experiments.configs import _arithmetic
 from experiments.configuration import entry
 from pgax import algorithms
-from pgax.rewards import addition_steps
+from pgax.tasks import addition_steps
 
 
 def get_config() -> ConfigDict:

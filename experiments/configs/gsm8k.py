@@ -13,8 +13,8 @@ from ml_collections import ConfigDict
 
 from experiments.configuration import entry, run_config
 from pgax import algorithms
-from pgax.data import gsm8k
 from pgax.rewards import final_answer
+from pgax.tasks import gsm8k
 
 EXCERPT = "tests/data/gsm8k"
 

@@ -19,9 +19,9 @@ from ml_collections import ConfigDict
 from experiments.configs.gsm8k import EXCERPT
 from experiments.configuration import entry, run_config
 from pgax import algorithms
-from pgax.data import gsm8k
 from pgax.data.templates import R1_ZERO
 from pgax.rewards import R1Zero
+from pgax.tasks import gsm8k
 
 
 def get_config() -> ConfigDict:

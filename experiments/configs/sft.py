@@ -13,8 +13,8 @@ from ml_collections import ConfigDict
 
 from experiments.configuration import entry, run_config
 from pgax import algorithms
-from pgax.data import addition
 from pgax.rewards import final_answer
+from pgax.tasks import addition
 
 
 def get_config() -> ConfigDict:

@@ -14,8 +14,7 @@ from ml_collections import ConfigDict
 
 from experiments.configuration import entry, run_config
 from pgax import algorithms
-from pgax.data import reasoning_gym
-from pgax.rewards import ReasoningGym
+from pgax.tasks import ReasoningGym, reasoning_gym
 
 
 def get_config() -> ConfigDict:

@@ -1,4 +1,4 @@
-"""Prompts as a chat, rendered by the tokenizer's own template."""
+"""Renders prompts as a chat with the tokenizer's own template."""
 
 import dataclasses
 import importlib.util
@@ -8,26 +8,29 @@ from transformers import PreTrainedTokenizerFast
 
 @dataclasses.dataclass(frozen=True)
 class Chat:
-  """Renders a prompt as the turn of a user, up to where the assistant's begins.
+  """Renders a prompt as a user turn, up to the start of the assistant turn.
 
   The ids are those of `tokenizer.apply_chat_template(..., add_generation_prompt=True)`.
 
   Attributes:
-    system_prompt: of a turn of the system in front; empty for none.
+    system_prompt: content of a system turn before the user turn; empty for none.
   """
 
   system_prompt: str = ""
 
   def check(self, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Makes sure that the tokenizer can render a chat, by rendering one.
+    """Checks that the tokenizer can render a chat, by rendering one.
+
+    Args:
+      tokenizer: tokenizer to check.
 
     Raises:
-      ValueError: if it has no template, or one that fails, or Jinja, which templates are
-        written in, is not there.
+      ValueError: if the tokenizer has no template, its template fails, or Jinja, the
+        language of templates, is not installed.
     """
     if not tokenizer.chat_template:
       raise ValueError(
-        "the tokenizer has no chat template; set data.chat_template to False, or take a "
+        "the tokenizer has no chat template; set data.chat_template to False, or use a "
         "model that has one"
       )
     if importlib.util.find_spec("jinja2") is None:
@@ -35,27 +38,26 @@ class Chat:
     self.encode(tokenizer, "1")
 
   def encode(self, tokenizer: PreTrainedTokenizerFast, prompt: str) -> list[int]:
-    """Ids of a prompt with all that the template puts around it.
+    """Encodes a prompt and all text that the template adds.
 
     Args:
-      tokenizer: has a chat template.
-      prompt: what the user says.
+      tokenizer: tokenizer with a chat template.
+      prompt: content of the user turn.
 
     Returns:
       The ids.
 
     Raises:
-      ValueError: if the prompt spells a special token: the template would make it one, and
-        the user could end the turn. Or if the template fails; some refuse turns of the
-        system.
+      ValueError: if the prompt contains the text of a special token, which would let the
+        user end the turn; or if the template fails, as some do for system turns.
     """
     import jinja2  # an extra
 
-    spelled = sorted(token for token in _special(tokenizer) if token in prompt)
-    if spelled:
+    special = sorted(token for token in _special_tokens(tokenizer) if token in prompt)
+    if special:
       raise ValueError(
-        f"a prompt spells the special token {spelled[0]!r}, which a chat template would "
-        "take for one; leave the problem out, or set data.chat_template to False"
+        f"a prompt contains {special[0]!r}, which a chat template would encode as a "
+        "special token; remove the problem, or set data.chat_template to False"
       )
     messages = [{"role": "user", "content": prompt}]
     if self.system_prompt:
@@ -74,6 +76,6 @@ class Chat:
       ) from None
 
 
-def _special(tokenizer: PreTrainedTokenizerFast) -> set[str]:
+def _special_tokens(tokenizer: PreTrainedTokenizerFast) -> set[str]:
   added = tokenizer.added_tokens_decoder.values()
   return {*tokenizer.all_special_tokens, *(x.content for x in added if x.special)}

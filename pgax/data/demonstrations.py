@@ -1,8 +1,7 @@
-"""Worked solutions as rows of tokens: one in a row, or several packed into it."""
+"""Collates worked solutions into rows of tokens, one per row or several packed."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import grain
 import numpy as np
@@ -11,33 +10,17 @@ from grain.experimental import FirstFitPackIterDataset
 from pgax.data.pipeline import process_part, shuffled
 from pgax.data.prompts import CollatePrompts, pad, within
 from pgax.data.tokenizer import encode_completion
-from pgax.types import Array, Example
-
-
-class DemonstrationRows(NamedTuple):
-  """Prompts, each with the solution to imitate, in rows.
-
-  Attributes:
-    tokens: `[R, L]` int32, a prompt and its solution with EOS one behind the other, then
-      the next or padding.
-    learned: `[R, L]` bool, the tokens of solutions: those whose likelihood is raised.
-    positions: `[R, L]` int32, of each token in its own text.
-    segments: `[R, L]` int32, the number of that text in its row from 1 on; 0 for padding.
-  """
-
-  tokens: Array
-  learned: Array
-  positions: Array
-  segments: Array
+from pgax.types import DemonstrationRows, Example
 
 
 @dataclasses.dataclass(frozen=True)
 class CollateDemonstrations:
-  """Examples to `DemonstrationRows`, one in a row.
+  """Collates examples into `DemonstrationRows`, one example per row.
 
   Attributes:
-    prompts: how to collate the prompts.
-    max_tokens: the limit of a solution; a longer one is an error that names it.
+    prompts: collates the prompts.
+    max_tokens: maximum number of tokens of a solution, EOS included; a longer solution
+      raises ValueError.
   """
 
   prompts: CollatePrompts
@@ -45,18 +28,18 @@ class CollateDemonstrations:
 
   @property
   def width(self) -> int:
-    """Room for any one demonstration, in tokens."""
+    """Maximum number of tokens of a prompt and its solution."""
     return self.prompts.max_prompt_tokens + self.max_tokens
 
   def ids(self, example: Example) -> list[int]:
-    """Ids of the solution, EOS included, within the limit."""
+    """Returns the ids of the solution, EOS included; raises ValueError over the limit."""
     if not example.solution:
       raise ValueError(f"problem {example.prompt!r} has no solution to learn from")
     ids = encode_completion(self.prompts.tokenizer, example.solution)
     return within(ids, self.max_tokens, "solution", example.solution, "max_tokens")
 
   def texts(self, example: Example) -> dict[str, np.ndarray]:
-    """`tokens` of prompt and solution, and which of them are `learned`."""
+    """Returns `tokens` of prompt and solution, and which of them are `learned`."""
     prompt, solution = self.prompts.ids(example), self.ids(example)
     return {
       "tokens": np.asarray(prompt + solution, np.int32),
@@ -80,46 +63,46 @@ def packed_batches(
   process_index: int = 0,
   process_count: int = 1,
 ) -> grain.DatasetIterator:
-  """Batches of rows that are filled with as many demonstrations as fit.
+  """Packs as many demonstrations as fit into the rows of each batch.
 
-  A demonstration goes into the first row of its batch that has room for it, and the batch
-  ends with the first one that no row has room for (first fit, by `grain`). Epochs and order
-  are those of `batches`, and so is the position that can be saved. Each process fills rows
-  of its own with its part of the examples: unlike those of `batches`, what stands in a
-  global batch depends on the number of processes.
+  A demonstration goes into the first row of its batch that has room for it. The batch ends
+  before the first demonstration that fits into no row (first fit, by `grain`). Epochs,
+  order and the position that can be saved are those of `batches`. Each process fills its
+  own rows with its share of the examples. Unlike with `batches`, a global batch therefore
+  depends on the number of processes.
 
   Args:
     examples: random-access examples with solutions.
-    collate: their tokens.
+    collate: tokenizes the examples.
     rows: number of rows in a global batch, `R`.
-    row_tokens: width of a row, `L`; at least `collate.width`, so that every demonstration
-      within its limits fits.
-    seed: of the shuffle.
-    process_index: which process this is.
+    row_tokens: width of a row, `L`, in tokens; at least `collate.width`, so that every
+      demonstration within the limits fits.
+    seed: random seed of the shuffle.
+    process_index: index of this process.
     process_count: number of processes; `rows` must be a multiple of it.
 
   Returns:
-    An iterator without end of `DemonstrationRows`.
+    An infinite iterator over `DemonstrationRows`.
 
   Raises:
-    ValueError: if a number is out of its range.
+    ValueError: if a number is out of range.
   """
   if row_tokens < collate.width:
     raise ValueError(
       f"row_tokens is {row_tokens}; a prompt of {collate.prompts.max_prompt_tokens} tokens "
       f"and a solution of {collate.max_tokens} need {collate.width}"
     )
-  mine = process_part(rows, process_index, process_count)
+  local_rows = process_part(rows, process_index, process_count)
   texts = shuffled(examples, seed)[process_index::process_count].map(collate.texts)
   packed = FirstFitPackIterDataset(
     texts.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)),
     length_struct={"tokens": row_tokens, "learned": row_tokens},
-    num_packing_bins=mine,
+    num_packing_bins=local_rows,
     shuffle_bins=False,
   )
-  return iter(packed.batch(mine, batch_fn=_stacked))
+  return iter(packed.batch(local_rows, batch_fn=_stack))
 
 
-def _stacked(rows: Sequence[Mapping[str, np.ndarray]]) -> DemonstrationRows:
+def _stack(rows: Sequence[Mapping[str, np.ndarray]]) -> DemonstrationRows:
   names = ("tokens", "learned", "tokens_positions", "tokens_segment_ids")
   return DemonstrationRows(*(np.stack([row[name] for row in rows]) for name in names))

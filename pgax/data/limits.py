@@ -1,4 +1,4 @@
-"""Prompts over the limit: left out and counted, where that is asked for."""
+"""Removes problems whose prompts exceed the token limit."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,39 +12,39 @@ from pgax.types import Example
 
 
 def within_limit(task: Task, collate: CollatePrompts) -> tuple[Task, int]:
-  """A task without the problems whose prompts are over the limit; it reads them all.
+  """Removes the problems whose prompts exceed the limit; reads all problems.
 
   Args:
-    task: the whole task.
-    collate: tokenizes prompts, and has the limit.
+    task: the task.
+    collate: tokenizes prompts and has the limit.
 
   Returns:
-    The task, and the number of problems left out of both splits.
+    The remaining task, and the number of problems removed from both splits.
 
   Raises:
-    ValueError: if nothing is left of a split, or of a part of a mixture.
+    ValueError: if no problem of a split, or of a part of a mixture, remains.
   """
-  splits, dropped = {}, 0
+  splits, removed = {}, 0
   for name, examples in (("train", task.train), ("held_out", task.held_out)):
-    kept = _within(examples, collate)
-    if not len(kept):
+    indices = _within(examples, collate)
+    if not len(indices):
       raise ValueError(
-        f"all {len(examples)} prompts of the split {name!r} have more than "
-        f"{collate.max_prompt_tokens} tokens, which max_prompt_tokens allows"
+        f"all {len(examples)} prompts of the split {name!r} have more than the "
+        f"{collate.max_prompt_tokens} tokens that max_prompt_tokens allows"
       )
     try:
-      splits[name] = subset(examples, kept)
+      splits[name] = subset(examples, indices)
     except ValueError as error:
       raise ValueError(
-        f"{error} in the split {name!r}: prompts of more than {collate.max_prompt_tokens} "
-        "tokens, which max_prompt_tokens allows, are left out"
+        f"{error} in the split {name!r}: prompts with more than the "
+        f"{collate.max_prompt_tokens} tokens that max_prompt_tokens allows are removed"
       ) from None
-    dropped += len(examples) - len(kept)
-  return dataclasses.replace(task, **splits), dropped
+    removed += len(examples) - len(indices)
+  return dataclasses.replace(task, **splits), removed
 
 
 def _within(examples: Sequence[Example], collate: CollatePrompts) -> np.ndarray:
-  """Indices of the examples that are within the limit."""
+  """Returns the indices of the examples within the limit."""
   limit = collate.max_prompt_tokens
-  kept = [i for i in range(len(examples)) if len(collate.encode(examples[i])) <= limit]
-  return np.asarray(kept, np.int64)
+  indices = [i for i in range(len(examples)) if len(collate.encode(examples[i])) <= limit]
+  return np.asarray(indices, np.int64)

@@ -1,4 +1,4 @@
-"""Several tasks as one, in proportions."""
+"""Mixes tasks in proportion to weights."""
 
 import dataclasses
 import math
@@ -9,12 +9,12 @@ import numpy as np
 from pgax.data.task import Subset, Task
 from pgax.types import Example
 
-# Where the metadata of a problem have the name of its task.
+# Key of the task's name in the metadata of a problem.
 NAME = "mixture"
 
 
 def named(example: Example, name: str) -> Example:
-  """An example with the name of its task; that of a mixture within stays."""
+  """Adds the name of the task to an example; a name from an inner mixture is kept."""
   if NAME in example.metadata:
     return example
   return dataclasses.replace(example, metadata={**example.metadata, NAME: name})
@@ -22,16 +22,16 @@ def named(example: Example, name: str) -> Example:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mixture:
-  """The examples of several parts: as a sequence, every one of them once.
+  """The examples of several parts as one sequence that has each example once.
 
-  Every beginning of the sequence has the parts in proportion to their weights, as far as
-  they reach. A training run draws by `pipeline.batches` instead, which goes on with each
-  part in epochs of its own.
+  Every prefix of the sequence has the parts in proportion to their weights, until a part is
+  exhausted. Training does not read this sequence: `pipeline.batches` repeats each part in
+  its own epochs.
 
   Attributes:
-    parts: names and examples.
-    weights: of the parts, positive.
-    order: `[size]` int64, where each example stands in the parts, one after the other.
+    parts: `(name, examples)` of each part.
+    weights: weights of the parts, positive.
+    order: `[size]` int64, index of each example in the concatenated parts.
   """
 
   parts: tuple[tuple[str, Sequence[Example]], ...]
@@ -39,7 +39,7 @@ class Mixture:
   order: np.ndarray = dataclasses.field(init=False, repr=False)
 
   def __post_init__(self):
-    # Example k of a part is due when k + 1/2 of its weight have been drawn.
+    # Example k of a part is due after (k + 1/2) / weight units of time.
     sizes = [len(examples) for _, examples in self.parts]
     due = [(np.arange(n) + 0.5) / w for n, w in zip(sizes, self.weights, strict=True)]
     order = np.argsort(np.concatenate(due), kind="stable")
@@ -49,16 +49,16 @@ class Mixture:
     return len(self.order)
 
   def __getitem__(self, position: int) -> Example:
-    place = int(self.order[position])
+    index = int(self.order[position])
     for name, examples in self.parts:
-      if place < len(examples):
-        return named(examples[place], name)
-      place -= len(examples)
-    raise AssertionError("the order has no place beyond the parts")
+      if index < len(examples):
+        return named(examples[index], name)
+      index -= len(examples)
+    raise AssertionError("the order has no index beyond the parts")
 
 
 def first_of_each(examples: Sequence[Example]) -> Iterator[Example]:
-  """The first example, of a `Mixture` that of every part."""
+  """Yields the first example; for a `Mixture`, the first example of each part."""
   if not isinstance(examples, Mixture):
     yield examples[0]
     return
@@ -66,60 +66,61 @@ def first_of_each(examples: Sequence[Example]) -> Iterator[Example]:
     yield from (named(example, name) for example in first_of_each(part))
 
 
-def subset(examples: Sequence[Example], kept: np.ndarray) -> Sequence[Example]:
-  """Some of the examples; those of a `Mixture` are one still, of the same weights.
+def subset(examples: Sequence[Example], indices: np.ndarray) -> Sequence[Example]:
+  """Selects examples; a subset of a `Mixture` is a mixture with the same weights.
 
   Args:
-    examples: all of them.
-    kept: `[size]` int64, indices of those that stay, ascending.
+    examples: all examples.
+    indices: `[size]` int64, indices of the examples to select, ascending.
 
   Returns:
-    The examples that stay; those of a part in their order.
+    The selected examples. Within each part of a mixture, they keep their order.
 
   Raises:
-    ValueError: if nothing is left of a part of a mixture.
+    ValueError: if no example of a part of a mixture is selected.
   """
-  if len(kept) == len(examples):
+  if len(indices) == len(examples):
     return examples
   if not isinstance(examples, Mixture):
-    return Subset(examples, kept)
-  parts, places, start = [], np.sort(examples.order[kept]), 0
+    return Subset(examples, indices)
+  parts, positions, start = [], np.sort(examples.order[indices]), 0
   for name, part in examples.parts:
-    inside = places[(places >= start) & (places < start + len(part))] - start
-    if not len(inside):
+    inside = (positions >= start) & (positions < start + len(part))
+    part_indices = positions[inside] - start
+    if not len(part_indices):
       raise ValueError(
-        f"none of the {len(part)} problems of the mixture's part {name!r} is left"
+        f"none of the {len(part)} problems of the mixture's part {name!r} remains"
       )
-    parts.append((name, subset(part, inside)))
+    parts.append((name, subset(part, part_indices)))
     start += len(part)
   return Mixture(tuple(parts), examples.weights)
 
 
 def mixture(tasks: Mapping[str, Task], weights: Mapping[str, float]) -> Task:
-  """Several tasks as one, whose batches hold them in proportion to their weights.
+  """Combines tasks into one whose batches have them in proportion to their weights.
 
   In a config, `entry(mixture, tasks={"a": entry(...), "b": entry(...)}, weights={...})`.
-  `rewards.by_task` gives each its own reward function.
+  `rewards.by_task` selects a reward function for each task.
 
   Args:
-    tasks: by name.
-    weights: of the tasks, by the same names; positive, in any unit.
+    tasks: tasks, keyed by name.
+    weights: weights of the tasks, keyed by the same names; positive, in any unit.
 
   Returns:
-    A `Task`; the name stands in the metadata of every problem, under `mixture`.
+    A `Task`. The metadata of every problem has the name of its task under `mixture`.
 
   Raises:
-    ValueError: if a task has no weight or a weight no task, or a weight is not positive.
+    ValueError: if a task has no weight, a weight has no task, or a weight is not positive.
   """
   if not tasks or tasks.keys() != weights.keys():
     raise ValueError(
       f"weights are given for {sorted(weights)} and tasks for {sorted(tasks)}; each task "
-      "needs one weight, and there must be one at least"
+      "needs one weight, and there must be at least one task"
     )
   for name, weight in weights.items():
     if not 0 < weight < math.inf:
-      raise ValueError(f"the weight of {name} is {weight}; it must be positive, and finite")
-  # By name, so that the order in which a file keeps them makes no difference.
+      raise ValueError(f"the weight of {name} is {weight}; it must be positive and finite")
+  # Sorted by name, so the order of keys in a file does not matter.
   names = sorted(tasks)
   shares = tuple(float(weights[name]) for name in names)
   return Task(

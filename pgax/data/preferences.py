@@ -1,4 +1,4 @@
-"""Preference pairs: a prompt, a completion that is preferred, and one that is not."""
+"""Preference pairs: a prompt with a chosen and a rejected completion."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ import numpy as np
 from pgax.data.demonstrations import CollateDemonstrations
 from pgax.data.prompts import PromptBatch, pad
 from pgax.data.rows import json_lines
-from pgax.tasks.addition import AdditionProblems, addition, worked_sum
 from pgax.types import Example
 
 _FIELDS = ("prompt", "chosen", "rejected")
@@ -17,12 +16,12 @@ _FIELDS = ("prompt", "chosen", "rejected")
 
 @dataclasses.dataclass(frozen=True)
 class Preference:
-  """A pair, as text.
+  """A preference pair, as text.
 
   Attributes:
-    prompt: of both completions.
-    chosen: the preferred one.
-    rejected: the other one.
+    prompt: prompt of both completions.
+    chosen: preferred completion.
+    rejected: other completion.
   """
 
   prompt: str
@@ -32,11 +31,11 @@ class Preference:
 
 @dataclasses.dataclass(frozen=True)
 class Preferences:
-  """Pairs to train on and pairs to be judged by.
+  """Pairs to train on and pairs to evaluate on.
 
   Attributes:
-    train: the training pairs.
-    held_out: the pairs that accuracy is measured on.
+    train: training pairs.
+    held_out: pairs that accuracy is measured on.
   """
 
   train: Sequence[Preference]
@@ -49,19 +48,19 @@ class Preferences:
 
 
 def read_preferences(path: str | Path) -> list[Preference]:
-  """Reads preference pairs, one JSON object a line.
+  """Reads preference pairs from a JSON Lines file.
 
   Args:
-    path: a file in UTF-8 whose lines have the strings `prompt`, `chosen` and `rejected`,
-      none of them empty; what else they have is left out.
+    path: UTF-8 file. Each line is an object with the nonempty strings `prompt`, `chosen`
+      and `rejected`; other fields are ignored.
 
   Returns:
-    One `Preference` a line.
+    One `Preference` per line.
 
   Raises:
-    ValueError: for a row that is not JSON, lacks a field or prefers nothing; it names the
-      file and the line.
-    OSError: if the file can't be read.
+    ValueError: if a line is not JSON, lacks a field, or has equal completions; the message
+      names the file and the line.
+    OSError: if the file cannot be read.
   """
   pairs = []
   rows = json_lines(str(path))
@@ -76,10 +75,12 @@ def read_preferences(path: str | Path) -> list[Preference]:
       ) from None
     for name, value in zip(_FIELDS, values, strict=True):
       if not isinstance(value, str) or not value:
-        raise ValueError(f"{rows.where(index)}: {name} is {value!r}; it must be a string")
+        raise ValueError(
+          f"{rows.where(index)}: {name} is {value!r}; it must be a nonempty string"
+        )
       try:
         value.encode("utf-8")
-      except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair
+      except UnicodeEncodeError as error:  # JSON can contain half of a surrogate pair
         raise ValueError(
           f"{rows.where(index)}: {name} is not UTF-8: {error.reason}"
         ) from None
@@ -93,84 +94,38 @@ def read_preferences(path: str | Path) -> list[Preference]:
 
 
 def preference_files(train_path: str, held_out_path: str) -> Preferences:
-  """Pairs of two files; see `read_preferences`.
+  """Reads preference pairs from two files; see `read_preferences`.
 
   Args:
     train_path: file of the training pairs.
-    held_out_path: file of the pairs to be judged by.
+    held_out_path: file of the held-out pairs.
 
   Returns:
     `Preferences`.
 
   Raises:
-    ValueError: for a bad row, a file without pairs, or a pair that stands in both files.
-    OSError: if a file can't be read.
+    ValueError: if a file has a bad line or no pairs, or a pair is in both files.
+    OSError: if a file cannot be read.
   """
   train, held_out = read_preferences(train_path), read_preferences(held_out_path)
-  both = set(train) & set(held_out)
-  if both:
-    line = min(map(train.index, both)) + 1
+  overlap = set(train) & set(held_out)
+  if overlap:
+    line = min(map(train.index, overlap)) + 1
     raise ValueError(
-      f"{len(both)} pairs stand in both splits, such as that of {train[line - 1].prompt!r} "
-      f"({train_path}:{line}); the splits must not overlap"
+      f"{len(overlap)} pairs are in both splits, such as that of "
+      f"{train[line - 1].prompt!r} ({train_path}:{line}); the splits must not overlap"
     )
   return Preferences(train, held_out)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _CarriedOrNot:
-  """Random access to the pairs of one split of `addition_preferences`."""
-
-  problems: AdditionProblems
-  positions: np.ndarray
-
-  def __len__(self) -> int:
-    return len(self.positions)
-
-  def __getitem__(self, position: int) -> Preference:
-    digits = self.problems.digits
-    at = int(self.positions[position])
-    a, b = divmod(int(self.problems.indices[at]), 10**digits)
-    chosen, rejected = (
-      worked_sum(a, b, digits, draws=[0.0] * digits, forget_carry=forget)
-      for forget in (0.0, 1.0)
-    )
-    return Preference(self.problems[at].prompt, chosen, rejected)
-
-
-def addition_preferences(digits: int = 3) -> Preferences:
-  """Sums with something to carry: the worked solution over the one that forgets to.
-
-  Args:
-    digits: number of digits of an operand, from 2 to 4; see `addition`.
-
-  Returns:
-    `Preferences` of the two splits of `addition`.
-
-  Raises:
-    ValueError: if `digits` is out of its range.
-  """
-  if not 2 <= digits <= 4:
-    raise ValueError(f"digits is {digits}; allowed are 2 to 4")
-  task = addition(digits)
-
-  def pairs(problems: AdditionProblems) -> _CarriedOrNot:
-    a, b = np.divmod(problems.indices, 10**digits)
-    columns = 10 ** np.arange(digits - 1)[:, None]  # the last has nothing to carry to
-    carries = (a // columns % 10 + b // columns % 10 >= 10).any(axis=0)
-    return _CarriedOrNot(problems, np.flatnonzero(carries))
-
-  return Preferences(pairs(task.train), pairs(task.held_out))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class PreferenceBatch:
-  """A batch of pairs.
+  """A batch of preference pairs.
 
   Attributes:
     prompts: `N` prompts.
-    tokens: `[N, 2, T]` int32, chosen and rejected with EOS, right-padded with 0.
-    mask: `[N, 2, T]` bool.
+    tokens: `[N, 2, T]` int32, chosen and rejected completion with EOS, right-padded with 0.
+    mask: `[N, 2, T]` bool, true on real tokens.
   """
 
   prompts: PromptBatch
@@ -180,16 +135,17 @@ class PreferenceBatch:
 
 @dataclasses.dataclass(frozen=True)
 class CollatePreferences:
-  """Pairs to a `PreferenceBatch`.
+  """Collates pairs into a `PreferenceBatch`.
 
   Attributes:
-    completions: how to collate either of them; one over the limit is an error.
+    completions: collates prompts and completions; a completion over its limit raises
+      ValueError.
   """
 
   completions: CollateDemonstrations
 
   def ids(self, pair: Preference) -> tuple[list[int], list[int]]:
-    """Ids of chosen and rejected, EOS included, within the limit."""
+    """Returns the ids of both completions, EOS included, within the limit."""
     examples = [Example(pair.prompt, "", text) for text in (pair.chosen, pair.rejected)]
     return tuple(self.completions.ids(example) for example in examples)
 

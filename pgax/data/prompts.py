@@ -1,4 +1,4 @@
-"""Examples to padded arrays, never silently cut."""
+"""Collates prompts into padded arrays, without silent truncation."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from pgax.types import Example
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PromptBatch:
-  """A batch of prompts, with the examples that they come from.
+  """A batch of prompts and their examples.
 
   Attributes:
     examples: `N` examples.
     tokens: `[N, P]` int32, right-padded with 0.
-    mask: `[N, P]` bool.
+    mask: `[N, P]` bool, true on real tokens.
   """
 
   examples: tuple[Example, ...]
@@ -36,25 +36,39 @@ def pad(rows: Sequence[Sequence[int]], length: int) -> tuple[np.ndarray, np.ndar
   return tokens, mask
 
 
-def within(ids: list[int], limit: int, what: str, text: str, option: str) -> list[int]:
-  """The ids, if they are at most so many; the error names the text and the option."""
+def within(ids: list[int], limit: int, kind: str, text: str, option: str) -> list[int]:
+  """Checks that ids are within a limit.
+
+  Args:
+    ids: token ids.
+    limit: maximum number of ids.
+    kind: kind of text, for the error message.
+    text: text of the ids, for the error message.
+    option: name of the limit, for the error message.
+
+  Returns:
+    The ids.
+
+  Raises:
+    ValueError: if there are too many ids.
+  """
   if len(ids) > limit:
-    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    excerpt = text if len(text) <= 60 else f"{text[:57]}..."
     raise ValueError(
-      f"{what} {shown!r} has {len(ids)} tokens; {option} allows {limit}. Raise the limit "
-      "or leave the problem out: nothing is cut silently"
+      f"{kind} {excerpt!r} has {len(ids)} tokens; {option} allows {limit}. Raise the limit "
+      "or remove the problem: nothing is truncated silently"
     )
   return ids
 
 
 @dataclasses.dataclass(frozen=True)
 class CollatePrompts:
-  """Examples to a `PromptBatch`.
+  """Collates examples into a `PromptBatch`.
 
   Attributes:
-    tokenizer: of the model.
-    max_prompt_tokens: the width `P`; a longer prompt is an error that names it.
-    chat: renders prompts as a chat; None gives them to the model as they are.
+    tokenizer: tokenizer of the model.
+    max_prompt_tokens: width `P` in tokens; a longer prompt raises ValueError.
+    chat: renders prompts as a chat; None encodes them as they are.
   """
 
   tokenizer: PreTrainedTokenizerFast
@@ -62,16 +76,16 @@ class CollatePrompts:
   chat: Chat | None = None
 
   def encode(self, example: Example) -> list[int]:
-    """Ids of the prompt, however many."""
+    """Returns the ids of the prompt, without checking the limit."""
     if self.chat:
       return self.chat.encode(self.tokenizer, example.prompt)
     return encode(self.tokenizer, example.prompt)
 
   def ids(self, example: Example) -> list[int]:
-    """Ids of the prompt, within the limit."""
+    """Returns the ids of the prompt; raises ValueError over the limit."""
     ids = self.encode(example)
     if not ids:
-      raise ValueError("a prompt has no token; it needs one at least")
+      raise ValueError("a prompt has no tokens; it needs at least one")
     return within(
       ids, self.max_prompt_tokens, "prompt", example.prompt, "max_prompt_tokens"
     )

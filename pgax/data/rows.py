@@ -1,4 +1,4 @@
-"""Rows of files, by their index: what a problem is read from, and where it stands."""
+"""Rows of data files in random access, and their locations for error messages."""
 
 import dataclasses
 import json
@@ -10,9 +10,9 @@ import numpy as np
 
 
 class Rows(Protocol):
-  """Rows in random access, cheap to open; each a mapping from the names of its fields.
+  """Random access to rows; each row is a mapping from field names to values.
 
-  What can't be read as a row raises ValueError when it is asked for, and not before.
+  Opening rows is cheap. A bad row raises ValueError when it is read and not before.
   """
 
   def __len__(self) -> int: ...
@@ -20,16 +20,16 @@ class Rows(Protocol):
   def __getitem__(self, index: int) -> Mapping[str, Any]: ...
 
   def where(self, index: int) -> str:
-    """File and place of a row, for people."""
+    """Returns the file and the position of a row, for error messages."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JSONLines:
-  """Lines of a file, each a JSON object; only their places are kept in memory.
+  """Lines of a file, each a JSON object; only their offsets are kept in memory.
 
   Attributes:
-    path: of the file.
-    starts: `[rows + 1]` int64, the byte at which each line starts, and the end of the last.
+    path: path of the file.
+    starts: `[rows + 1]` int64, byte offset of each line, and of the end of the last one.
   """
 
   path: str
@@ -54,21 +54,21 @@ class JSONLines:
     return row
 
   def where(self, index: int) -> str:
-    """File and number of the line, from 1 on."""
+    """Returns the file and the line number, from 1 on."""
     return f"{self.path}:{index + 1}"
 
 
 def json_lines(path: str) -> JSONLines:
-  """Opens a file of JSON lines.
+  """Opens a JSON Lines file.
 
   Args:
-    path: of the file.
+    path: path of the file.
 
   Returns:
-    Its `Rows`, one a line.
+    The `Rows` of the file, one per line.
 
   Raises:
-    OSError: if the file can't be read.
+    OSError: if the file cannot be read.
   """
   with Path(path).open("rb") as file:
     lengths = [len(line) for line in file]

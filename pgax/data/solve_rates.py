@@ -1,8 +1,8 @@
-"""How often a policy solves each prompt: kept in a file, and a filter by it.
+"""Filters training problems by how often a policy solves them.
 
-Measured once, by `experiments.solve_rates`, and not in the run that trains: what a run
-draws from is then a list that stays the same, and its position one number, so that a run
-goes on bit for bit. (An algorithm's `refill` drops such groups within a run.)
+`experiments.solve_rates` measures the rates once and writes them to a file. A training run
+then draws from a fixed list, and its position is one number, so the run resumes bit for
+bit. (An algorithm's `dynamic_sampling` drops such groups within a run instead.)
 """
 
 import dataclasses
@@ -17,21 +17,22 @@ from pgax.data.task import Task
 
 
 def read_solve_rates(path: str | Path) -> dict[str, float | None]:
-  """Reads what `experiments.solve_rates` wrote.
+  """Reads a file of `experiments.solve_rates`.
 
   Args:
-    path: of a file of JSON lines with `prompt` and `rate`; the first is of the measurement.
+    path: JSON Lines file. The first line describes the measurement; every other line has
+      `prompt` and `rate`.
 
   Returns:
-    Of every prompt the fraction of its completions that were right; None where none could
-    be scored.
+    The fraction of right completions, keyed by prompt; None if no completion of a prompt
+    could be scored.
 
   Raises:
-    ValueError: if it is no such file; it names the line.
-    OSError: if it can't be read.
+    ValueError: if a line is invalid; the message names it.
+    OSError: if the file cannot be read.
   """
   rates = {}
-  # Only a newline ends a row: prompts may hold other line separators.
+  # Only a newline ends a row, because prompts may contain other line separators.
   lines = Path(path).read_text(encoding="utf-8").split("\n")
   for number, line in enumerate(lines[1:], start=2):
     if not line and number == len(lines):
@@ -44,52 +45,57 @@ def read_solve_rates(path: str | Path) -> dict[str, float | None]:
     except (KeyError, TypeError, ValueError) as error:
       raise ValueError(
         f"{path}:{number}: expected an object with 'prompt' and a 'rate' in [0, 1] or "
-        f"null, as experiments.solve_rates writes it; {type(error).__name__}: {error}"
+        f"null, as experiments.solve_rates writes them; {type(error).__name__}: {error}"
       ) from None
     rates[prompt] = rate
   return rates
 
 
 def select(rates: Mapping[str, float | None], low: float, high: float) -> frozenset[str]:
-  """Prompts whose rate is above `low` and below `high`."""
+  """Returns the prompts whose rate is above `low` and below `high`."""
   return frozenset(
     prompt for prompt, rate in rates.items() if rate is not None and low < rate < high
   )
 
 
 def filtered(task: Task, path: str, low: float = 0.0, high: float = 1.0) -> Task:
-  """A task without the training problems that are always or never solved.
+  """Removes the training problems that a policy always or never solves.
 
-  A group of equal rewards teaches nothing to an algorithm that compares within groups. The
-  held-out problems stay as they are. In a config, `entry(filtered, task=entry(...), ...)`.
+  An algorithm that compares completions within groups learns nothing from a group of equal
+  rewards. Held-out problems are not filtered. In a config,
+  `entry(filtered, task=entry(...), ...)`.
 
   Args:
-    task: the whole task.
-    path: of a file that `experiments.solve_rates` wrote.
-    low: a prompt stays if its rate is above this, in [0, 1).
-    high: and below this, in (0, 1]; 1 leaves out what is always solved.
+    task: the task.
+    path: file that `experiments.solve_rates` wrote.
+    low: lower bound of the rates to keep, exclusive, in [0, 1).
+    high: upper bound of the rates to keep, exclusive, in (0, 1].
 
   Returns:
-    A `Task`; its `filtered` counts the problems left out, those without a rate included.
+    A `Task`. Its `filtered` counts the removed problems, including those without a rate.
 
   Raises:
-    ValueError: if the bounds are not in order, the file is no such file, or nothing is
-      left, of a part of a mixture either.
-    OSError: if the file can't be read.
+    ValueError: if the bounds are out of order, the file is invalid, or no training problem,
+      or none of a part of a mixture, remains.
+    OSError: if the file cannot be read.
   """
   if not 0 <= low < high <= 1:
-    raise ValueError(f"low is {low} and high is {high}; it must be 0 <= low < high <= 1")
-  rates = read_solve_rates(path)
-  wanted, train = select(rates, low, high), task.train
-  kept = np.asarray([i for i in range(len(train)) if train[i].prompt in wanted], np.int64)
-  if not len(kept):
     raise ValueError(
-      f"{path} has the rates of {len(rates)} prompts, and none of the {len(train)} "
-      f"training problems is among those above {low} and below {high}"
+      f"low is {low} and high is {high}; they must satisfy 0 <= low < high <= 1"
     )
-  left_out = len(train) - len(kept)
+  rates = read_solve_rates(path)
+  prompts, train = select(rates, low, high), task.train
+  selected = [i for i in range(len(train)) if train[i].prompt in prompts]
+  if not selected:
+    raise ValueError(
+      f"{path} has the rates of {len(rates)} prompts, but none of the {len(train)} "
+      f"training problems has a rate above {low} and below {high}"
+    )
+  removed = len(train) - len(selected)
   try:
-    some = subset(train, kept)
+    remaining = subset(train, np.asarray(selected, np.int64))
   except ValueError as error:
-    raise ValueError(f"{error}, of rates above {low} and below {high} in {path}") from None
-  return dataclasses.replace(task, train=some, filtered=task.filtered + left_out)
+    raise ValueError(
+      f"{error} with a rate above {low} and below {high} in {path}"
+    ) from None
+  return dataclasses.replace(task, train=remaining, filtered=task.filtered + removed)

@@ -1,4 +1,4 @@
-"""Tasks of problems that are read from files."""
+"""Builds tasks from rows of files."""
 
 import dataclasses
 import hashlib
@@ -6,22 +6,22 @@ import numbers
 
 import numpy as np
 
-from pgax.data.fields import GSM8KFields, ParseFn
-from pgax.data.rows import Rows, json_lines
+from pgax.data.fields import ParseFn
+from pgax.data.rows import Rows
 from pgax.data.task import Task
 from pgax.types import Example
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problems:
-  """The rows of a source that make problems, in random access; made when asked for.
+  """Random access to the problems of a source, which are parsed when they are read.
 
   Attributes:
-    rows: all rows.
-    parse: makes a problem of a row.
-    indices: `[problems]` int64, of the rows that make one.
-    keys: `[problems]` uint64, a hash of every prompt.
-    bad_rows: where each of the others stands, and what is wrong with it.
+    rows: all rows of the source.
+    parse: builds an example from a row.
+    indices: `[problems]` int64, indices of the good rows.
+    keys: `[problems]` uint64, hash of each prompt.
+    bad_rows: location and fault of each bad row.
   """
 
   rows: Rows
@@ -38,23 +38,24 @@ class Problems:
 
 
 def prompt_key(prompt: str) -> int:
-  """A hash of a prompt, 64 bits, the same in every process."""
+  """Returns a 64-bit hash of a prompt, which is the same in every process."""
   return int.from_bytes(hashlib.blake2b(prompt.encode(), digest_size=8).digest(), "little")
 
 
 def read_problems(rows: Rows, parse: ParseFn, max_bad_rows: int = 0) -> Problems:
-  """Goes through all rows once, and keeps the places of those that make problems.
+  """Parses all rows once to find the good ones.
 
   Args:
-    rows: of a source.
-    parse: makes a problem of a row; a ValueError makes the row a bad one.
-    max_bad_rows: how many bad rows are skipped before they are an error.
+    rows: rows of a source.
+    parse: builds an example from a row, or raises ValueError if the row is bad.
+    max_bad_rows: maximum number of bad rows to skip.
 
   Returns:
     The `Problems`.
 
   Raises:
-    ValueError: for more bad rows than that; it names the first one's place and fault.
+    ValueError: if there are more bad rows; the message has the location and fault of the
+      first one.
   """
   if max_bad_rows < 0:
     raise ValueError(f"max_bad_rows is {max_bad_rows}; it must be at least 0")
@@ -63,74 +64,79 @@ def read_problems(rows: Rows, parse: ParseFn, max_bad_rows: int = 0) -> Problems
     try:
       key = prompt_key(parse(rows[index]).prompt)
     except ValueError as error:
-      # Of those that have messages of several lines, the first says what is wrong.
-      said = str(error).strip().splitlines() or ["no reason is given"]
+      # The first line of a message says what is wrong.
+      lines = str(error).strip().splitlines() or ["no reason is given"]
       kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-      bad_rows.append(f"{rows.where(index)}: {kind}{said[0]}")
+      bad_rows.append(f"{rows.where(index)}: {kind}{lines[0]}")
       if len(bad_rows) > max_bad_rows:
-        told = f"; max_bad_rows allows {max_bad_rows}, and this is one more. The first: "
-        raise ValueError(bad_rows[-1] + (told + bad_rows[0]) * bool(max_bad_rows)) from None
+        message = bad_rows[-1]
+        if max_bad_rows:
+          message += (
+            f"; max_bad_rows allows {max_bad_rows} bad rows, and this is one more. "
+          )
+          message += f"The first: {bad_rows[0]}"
+        raise ValueError(message) from None
       continue
     indices.append(index)
     keys.append(key)
-  kept = np.asarray(indices, np.int64), np.asarray(keys, np.uint64)
-  return Problems(rows, parse, *kept, tuple(bad_rows))
+  arrays = np.asarray(indices, np.int64), np.asarray(keys, np.uint64)
+  return Problems(rows, parse, *arrays, tuple(bad_rows))
 
 
 def from_rows(
   train: Rows, held_out: Rows | float, parse: ParseFn, max_bad_rows: int = 0
 ) -> Task:
-  """A task from two sources of rows, or from one that is divided.
+  """Builds a task from two sources of rows, or from one that is split.
 
   In a config, `entry(from_rows, train=entry(tfds, name="gsm8k", split="train", ...), ...,
   parse=entry(Fields, prompt="question", ground_truth="short_answer"))`.
 
   Args:
     train: rows of the training problems, such as `json_lines(...)` or `tfds(...)`.
-    held_out: rows of the problems to be judged by; or a number in (0, 1), about which
-      fraction of the first source's problems is held out. A hash of its prompt decides on
-      which side a problem is, so that it stays there when others are added.
-    parse: makes a problem of a row, such as `Fields(...)`.
-    max_bad_rows: how many bad rows of each source are skipped; see `read_problems`.
+    held_out: rows of the held-out problems; or a number in (0, 1), the approximate fraction
+      of the first source's problems to hold out. A hash of the prompt decides on the split
+      of a problem, so the split does not change when other problems are added.
+    parse: builds an example from a row, such as `Fields(...)`.
+    max_bad_rows: maximum number of bad rows to skip in each source; see `read_problems`.
 
   Returns:
     A `Task`; its `bad_rows` are those that were skipped.
 
   Raises:
-    ValueError: for a bad row too many, a split without problems, a fraction that is none,
-      or a prompt that stands in both sources.
+    ValueError: if there are too many bad rows, a split is empty, the fraction is out of
+      range, or a prompt is in both sources.
   """
-  whole = read_problems(train, parse, max_bad_rows)
+  problems = read_problems(train, parse, max_bad_rows)
   if isinstance(held_out, numbers.Real):
-    parts = _divided(whole, held_out)
-    bad_rows = whole.bad_rows
+    splits = _split(problems, held_out)
+    bad_rows = problems.bad_rows
   else:
-    parts = whole, read_problems(held_out, parse, max_bad_rows)
-    bad_rows = whole.bad_rows + parts[1].bad_rows
-    _check_overlap(*parts)
-  for name, part in zip(("train", "held_out"), parts, strict=True):
-    if not len(part):
+    splits = problems, read_problems(held_out, parse, max_bad_rows)
+    bad_rows = problems.bad_rows + splits[1].bad_rows
+    _check_overlap(*splits)
+  for name, split in zip(("train", "held_out"), splits, strict=True):
+    if not len(split):
       raise ValueError(
-        f"the task's split {name!r} is empty: of {len(part.rows)} rows none makes a "
-        f"problem of it, where the first would be {part.rows.where(0)}"
+        f"the task's split {name!r} is empty: none of {len(split.rows)} rows is a problem "
+        f"of this split; the first row would be {split.rows.where(0)}"
       )
-  return Task(*parts, bad_rows=bad_rows)
+  return Task(*splits, bad_rows=bad_rows)
 
 
-def _divided(problems: Problems, fraction: float) -> tuple[Problems, Problems]:
+def _split(problems: Problems, fraction: float) -> tuple[Problems, Problems]:
   if not 0 < fraction < 1:
     raise ValueError(
       f"held_out is {fraction}; it must be rows, or a fraction above 0 and below 1"
     )
-  aside = problems.keys < float(fraction) * 2.0**64
-  if len(problems) and aside.all() == aside.any():
+  is_held_out = problems.keys < float(fraction) * 2.0**64
+  if len(problems) and is_held_out.all() == is_held_out.any():
     raise ValueError(
-      f"held_out is {fraction}, which leaves one side of {len(problems)} problems empty; "
-      "there must be more of them, or another fraction"
+      f"held_out is {fraction}, which leaves one split of {len(problems)} problems empty; "
+      "add problems or change the fraction"
     )
   return tuple(
     dataclasses.replace(problems, indices=problems.indices[x], keys=problems.keys[x])
-    for x in (~aside, aside)
+    for x in (~is_held_out, is_held_out)
   )
 
 
@@ -140,32 +146,6 @@ def _check_overlap(train: Problems, held_out: Problems) -> None:
     first = min(positions)
     where = train.rows.where(int(train.indices[first]))
     raise ValueError(
-      f"{len(positions)} questions stand in both splits, such as "
+      f"{len(positions)} questions are in both splits, such as "
       f"{train[first].prompt!r} ({where}); the splits must not overlap"
     )
-
-
-def gsm8k(
-  train_path: str,
-  held_out_path: str,
-  template: str = GSM8KFields.template,
-  max_bad_rows: int = 0,
-) -> Task:
-  """Grade-school maths (arXiv 2110.14168) from its two original files.
-
-  Args:
-    train_path: file of the training problems, as JSON lines; see `GSM8KFields`.
-    held_out_path: file of the problems to be judged by.
-    template: the prompt, with `{prompt}` where the question stands.
-    max_bad_rows: how many bad rows of each file are skipped; see `read_problems`.
-
-  Returns:
-    A `Task`.
-
-  Raises:
-    ValueError: for a bad row too many, a file without problems, or a question that stands
-      in both files.
-    OSError: if a file can't be read.
-  """
-  parse = GSM8KFields(template)
-  return from_rows(json_lines(train_path), json_lines(held_out_path), parse, max_bad_rows)

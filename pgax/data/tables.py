@@ -1,4 +1,4 @@
-"""Rows of Parquet files and of `datasets` directories, by pyarrow alone."""
+"""Reads Parquet files and folders of Hugging Face `datasets`, with pyarrow alone."""
 
 import dataclasses
 import json
@@ -12,8 +12,8 @@ class Table:
   """Rows of an Arrow table.
 
   Attributes:
-    name: file or folder that it is from.
-    table: a `pyarrow.Table`.
+    name: file or folder of the table.
+    table: `pyarrow.Table`.
   """
 
   name: str
@@ -27,30 +27,30 @@ class Table:
     return {name: column[index].as_py() for name, column in columns}
 
   def where(self, index: int) -> str:
-    """File and number of the row, from 1 on."""
+    """Returns the file and the number of the row, from 1 on."""
     return f"{self.name}, row {index + 1}"
 
 
 def parquet(path: str) -> Table:
-  """Reads a Parquet file, or all of a folder.
+  """Reads a Parquet file, or all Parquet files of a folder.
 
   Args:
-    path: of a file; or of a folder, whose files `*.parquet` are read by name.
+    path: path of a file, or of a folder whose files `*.parquet` are read in order of name.
 
   Returns:
-    Its `Rows`, held in memory.
+    The `Rows` of the files, in memory.
 
   Raises:
-    ValueError: if it is no Parquet, or the files of a folder differ in their columns.
-    OSError: if it can't be read.
+    ValueError: if a file is not Parquet, or the files differ in their columns.
+    OSError: if a file cannot be read.
   """
-  import pyarrow  # here and below only where it is used: it takes a while to load
+  import pyarrow  # imported inside functions, because importing it is slow
   from pyarrow import parquet as pq
 
   folder = Path(path)
   files = sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]
   if not files:
-    raise ValueError(f"{path} holds no file *.parquet")
+    raise ValueError(f"{path} has no file *.parquet")
   tables = []
   for file in files:
     with file.open("rb") as opened:
@@ -58,71 +58,71 @@ def parquet(path: str) -> Table:
         tables.append(pq.read_table(opened))
       except pyarrow.ArrowException as error:
         raise ValueError(f"{file} can't be read as Parquet: {error}") from None
-  return _joined(str(path), tables)
+  return _concatenate(str(path), tables)
 
 
 def saved_dataset(path: str, split: str = "") -> Table:
-  """Opens a folder that Hugging Face's `datasets` wrote by `save_to_disk`.
+  """Opens a folder that `save_to_disk` of Hugging Face's `datasets` wrote.
 
   Args:
-    path: of the folder.
-    split: which split, such as `train`, if the folder has several; empty if it has one.
+    path: path of the folder.
+    split: name of the split, such as `train`; empty if the folder has no splits.
 
   Returns:
-    Its `Rows`, mapped from the files and not read into memory.
+    The `Rows` of the folder, memory-mapped.
 
   Raises:
-    ValueError: if it is no such folder, or has no such split.
-    OSError: if a file can't be read.
+    ValueError: if the folder is not of this kind, or does not have the split.
+    OSError: if a file cannot be read.
   """
   import pyarrow
 
   folder = _split_folder(Path(path), split)
-  none = "is no folder of datasets.save_to_disk"
-  state = _read_json(folder / "state.json", none, "_data_files")
+  problem = "is not a folder of datasets.save_to_disk"
+  state = _read_json(folder / "state.json", problem, "_data_files")
   if state.get("_indices_files"):
     raise ValueError(
-      f"{folder} keeps its order apart from its rows, as old versions of datasets did; "
-      "save it again by a newer one"
+      f"{folder} stores its order separately from its rows, as old versions of datasets "
+      "did; save it again with a newer version"
     )
   tables = []
-  for listed in state["_data_files"]:
-    if not isinstance(listed, Mapping) or "filename" not in listed:
-      raise ValueError(f"{folder} {none}: state.json lists {listed!r} as a file")
-    file = folder / listed["filename"]
+  for entry in state["_data_files"]:
+    if not isinstance(entry, Mapping) or "filename" not in entry:
+      raise ValueError(f"{folder} {problem}: state.json lists {entry!r} as a file")
+    file = folder / entry["filename"]
     try:
       tables.append(pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all())
     except pyarrow.ArrowException as error:
       raise ValueError(f"{file} can't be read as Arrow: {error}") from None
-  return _joined(str(folder), tables)
+  return _concatenate(str(folder), tables)
 
 
 def _split_folder(folder: Path, split: str) -> Path:
-  """The folder of one split."""
-  listed = folder / "dataset_dict.json"
-  if not listed.is_file():
+  """Returns the folder of one split."""
+  index = folder / "dataset_dict.json"
+  if not index.is_file():
     if split:
-      raise ValueError(f"split is {split!r} and {folder} has no splits; leave it empty")
+      raise ValueError(f"split is {split!r}, but {folder} has no splits; leave it empty")
     return folder
-  splits = _read_json(listed, "can't be read", "splits")["splits"]
+  splits = _read_json(index, "can't be read", "splits")["splits"]
   if split not in splits:
     raise ValueError(f"split is {split!r}; {folder} has {', '.join(splits)}")
   return folder / split
 
 
-def _read_json(path: Path, told: str, needed: str) -> Mapping[str, Any]:
-  """The object in a file, whose field `needed` is a list that is not empty."""
+def _read_json(path: Path, problem: str, field: str) -> Mapping[str, Any]:
+  """Reads a JSON object in which a field must be a nonempty list."""
   try:
-    found = json.loads(path.read_text(encoding="utf-8"))
+    value = json.loads(path.read_text(encoding="utf-8"))
   except (FileNotFoundError, ValueError) as error:
-    raise ValueError(f"{path.parent} {told}: {path.name}: {error}") from None
-  listed = found.get(needed) if isinstance(found, Mapping) else None
-  if not listed or not isinstance(listed, list):
-    raise ValueError(f"{path.parent} {told}: {path.name} has no list {needed!r}")
-  return found
+    raise ValueError(f"{path.parent} {problem}: {path.name}: {error}") from None
+  items = value.get(field) if isinstance(value, Mapping) else None
+  if not items or not isinstance(items, list):
+    raise ValueError(f"{path.parent} {problem}: {path.name} has no list {field!r}")
+  return value
 
 
-def _joined(name: str, tables: list[Any]) -> Table:
+def _concatenate(name: str, tables: list[Any]) -> Table:
   import pyarrow
 
   try:

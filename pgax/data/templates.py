@@ -1,8 +1,8 @@
-"""Prompts around a question, for models that read English."""
+"""Templates of prompts around a question."""
 
 _SLOT = "{prompt}"
 
-# Of Stanford's CS336 (2025), assignment 5, after DeepSeek-R1, arXiv 2501.12948, table 1.
+# From Stanford's CS336 (2025), assignment 5, after DeepSeek-R1, arXiv 2501.12948, table 1.
 R1_ZERO = """\
 A conversation between User and Assistant. The User asks a question, and the Assistant \
 solves it. The Assistant first thinks about the reasoning process in the mind and then \
@@ -14,20 +14,20 @@ Assistant: <think>"""
 
 
 def fill(template: str, prompt: str) -> str:
-  """Puts a question in its place; other braces are text.
+  """Inserts a question into a template; other braces are plain text.
 
   Args:
-    template: has `{prompt}` once.
+    template: text that has `{prompt}` exactly once.
     prompt: the question.
 
   Returns:
-    The whole prompt.
+    The prompt.
 
   Raises:
-    ValueError: if the template has no such place, or several.
+    ValueError: if the template does not have `{prompt}` exactly once.
   """
   if template.count(_SLOT) != 1:
     raise ValueError(
-      f"template is {template!r}; it must have {_SLOT!r} once, where the question stands"
+      f"template is {template!r}; it must have {_SLOT!r} once, in place of the question"
     )
   return template.replace(_SLOT, prompt)

@@ -1,25 +1,25 @@
-"""Answers in free text: where they stand, and which of them are numbers."""
+"""Finds answers in free text and parses those that are numbers."""
 
 import re
 from fractions import Fraction
 
 from pgax.rewards.math import MARKER
-from pgax.rewards.numbers import WHOLE, ascii_minus, last_number
+from pgax.rewards.numbers import INTEGER, ascii_minus, last_number
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BRACE = re.compile(r"(?<!\\)[{}]")
-# The exponent is bounded: ten to the power of it is computed.
-_NUMBER = re.compile(rf"([-+]?)({WHOLE}|)(\.\d*)?(?:[eE]([-+]?0*\d{{1,3}}))?(?:/(\d+))?")
+# The exponent is bounded, because ten to its power is computed exactly.
+_NUMBER = re.compile(rf"([-+]?)({INTEGER}|)(\.\d*)?(?:[eE]([-+]?0*\d{{1,3}}))?(?:/(\d+))?")
 _FRACTION = re.compile(r"([-+]?)\\[dt]?frac\{(\d+)\}\{(\d+)\}")
-# What is wrapped around an answer and is no part of it.
+# Math delimiters around an answer.
 _WRAPPING = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"))
-# Reading a number costs time that grows with the square of its digits.
+# The time to parse a number grows with the square of its length.
 _MAX_DIGITS = 4000
 
 
 def boxed(text: str) -> str | None:
-  r"""Contents of the last `\boxed{...}` or `\fbox{...}` that is closed, or None."""
+  r"""Returns the contents of the last closed `\boxed{...}` or `\fbox{...}`, or None."""
   boxes = {match.end() for match in _BOX.finditer(text)}
   opened, last = [], slice(0, 0)
   for brace in _BRACE.finditer(text) if boxes else ():
@@ -31,7 +31,7 @@ def boxed(text: str) -> str | None:
 
 
 def _tagged(text: str) -> str | None:
-  """What stands in the last `<answer>...</answer>`: an opening tag alone is text."""
+  """Returns the contents of the last `<answer>...</answer>`, or None."""
   start = text.rfind(_OPEN, 0, max(text.rfind(_CLOSE), 0))
   if start < 0:
     return None
@@ -40,18 +40,18 @@ def _tagged(text: str) -> str | None:
 
 
 def extract_answer(text: str, plain: bool = True) -> str | None:
-  r"""The final answer in a text.
+  r"""Extracts the final answer of a text.
 
-  Looked for in this order: the last `<answer>...</answer>`; what stands in the last
-  `\boxed{...}` (inside of those tags, if there are any); the line behind the last `####`;
-  the last plain number.
+  If the text has `<answer>...</answer>`, only the last pair of tags is searched. The answer
+  is, in this order, the contents of the last `\boxed{...}`, the rest of the line after the
+  last `####`, the contents of the tags, or the last number in the text.
 
   Args:
     text: a completion or a reference solution.
-    plain: whether a plain number will do.
+    plain: whether a number without any mark counts as an answer.
 
   Returns:
-    The answer without white space around it, or None if there is none.
+    The answer without surrounding white space, or None if there is none.
   """
   tagged = _tagged(text)
   if tagged is not None:
@@ -67,14 +67,14 @@ def extract_answer(text: str, plain: bool = True) -> str | None:
 
 
 def tagged_answer(text: str) -> str:
-  """The answer in a text, of whatever kind: it need not be a number.
+  """Extracts an answer that may be any text.
 
   Args:
     text: a completion.
 
   Returns:
-    What stands in the last `<answer>...</answer>`; or else behind the last `####`, to the
-    end of the line; or else the whole text. Without white space around it.
+    The contents of the last `<answer>...</answer>`; or else the rest of the line after the
+    last `####`; or else the entire text. Surrounding white space is removed.
   """
   tagged = _tagged(text)
   if tagged is not None:
@@ -84,20 +84,20 @@ def tagged_answer(text: str) -> str:
 
 
 def marked_answer(text: str) -> str | None:
-  """The answer that a completion votes for, of whatever kind: see `rewards.voting`.
+  """Extracts the answer that a completion votes for in `evaluation.majority_at_k`.
 
   Args:
     text: a completion.
 
   Returns:
-    The answer that is marked, as `extract_answer` finds it; or else the whole text; None
-    if there is nothing in it.
+    The marked answer, as `extract_answer` returns it, or else the entire text; None if that
+    is empty.
   """
   return extract_answer(text, plain=False) or tagged_answer(text) or None
 
 
 def clean(answer: str) -> str:
-  """An answer with ASCII's minus, and no dollars, white space or full stop around it."""
+  """Normalizes minus signs and removes math delimiters, white space and a final period."""
   text = ascii_minus(answer).strip().rstrip(".").strip()
   for left, right in _WRAPPING:
     if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
@@ -106,21 +106,21 @@ def clean(answer: str) -> str:
 
 
 def exact_number(answer: str) -> Fraction | None:
-  r"""The number that an answer is, exactly: `-1,234.5`, `$5`, `1.5e3` or `\frac{2}{3}`.
+  r"""Parses an answer such as `-1,234.5`, `$5`, `1.5e3` or `\frac{2}{3}`, exactly.
 
   Args:
-    answer: the whole answer.
+    answer: text of the answer alone.
 
   Returns:
-    The number, or None if the answer is something else.
+    The number, or None if the answer is not a number.
   """
-  # What is too long is not read at all: some of this takes more than linear time.
+  # Long text is rejected first, because some of these steps take more than linear time.
   text = answer.strip()
   if len(text) > _MAX_DIGITS:
     return None
   text = clean(text).replace("\\$", "").replace("\\!", "").replace("$", "")
-  # White space stands between groups of three digits, and around signs; elsewhere it parts
-  # two numbers: `1 1/2` is neither 11/2 nor 12, and `2e + 3` is a sum.
+  # White space is allowed around signs and between groups of three digits. Elsewhere it
+  # separates two numbers: `1 1/2` is neither 11/2 nor 12, and `2e + 3` is a sum.
   text = re.sub(r"(?<![\seE])\s*([-+/{}])\s*", r"\1", text.strip())
   if re.fullmatch(r"[-+]?\d{1,3}(?:\s\d{3})+(?:\.\d*)?", text):
     text = "".join(text.split())

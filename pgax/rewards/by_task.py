@@ -1,4 +1,4 @@
-"""Several reward functions, one for each task of a mixture."""
+"""One reward function for each task of a mixture."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from pgax.types import NO_METADATA, RewardFn
 
 @dataclasses.dataclass(frozen=True)
 class ByTask:
-  """Scores a completion by the reward function of the task that its problem is of.
+  """Scores a completion by the reward function of its problem's task.
 
   Attributes:
-    functions: `(name, function)` of each task; see `pgax.data.mixture`.
+    functions: `(name, function)` of each task of a `pgax.data.mixture`.
   """
 
   functions: tuple[tuple[str, RewardFn], ...]
@@ -22,7 +22,7 @@ class ByTask:
       if name in ("", "reward", "accuracy") or not callable(function):
         raise ValueError(
           f"functions has {name!r}: {function!r}; it must be a reward function, and its "
-          "name neither empty nor 'reward' nor 'accuracy'"
+          "name must be neither empty nor 'reward' nor 'accuracy'"
         )
 
   def __call__(
@@ -35,34 +35,41 @@ class ByTask:
     """Scores a completion.
 
     Args:
-      prompt: as for a `RewardFn`.
-      completion: as for a `RewardFn`.
-      ground_truth: as for a `RewardFn`.
-      metadata: `mixture`, the name of the task, and what its function looks at.
+      prompt: text that the policy is given.
+      completion: text to score.
+      ground_truth: value that the task's function compares with.
+      metadata: the task's name under `mixture`, and the metadata of the task's function.
 
     Returns:
-      `reward`; `accuracy`, where the function tells none whether the reward is at least 1;
-      the reward again by the name of the task; and every other score as `NAME/SCORE`.
+      `reward`; `accuracy`, which is 1.0 for a reward of at least 1 and 0.0 otherwise if the
+      function does not return it; the reward again under the task's name; and every other
+      score as `TASK/SCORE`.
 
     Raises:
-      ValueError: if there is no function of that name.
+      ValueError: if no function has the task's name.
     """
     functions, task = dict(self.functions), metadata.get("mixture")
     if task not in functions:
       raise ValueError(
-        f"the problem is of task {task!r}; there are reward functions for "
+        f"the problem's task is {task!r}; there are reward functions for "
         f"{', '.join(sorted(functions))}"
       )
-    told = functions[task](prompt, completion, ground_truth, metadata)
-    others = {f"{task}/{name}": x for name, x in told.items() if name != "reward"}
-    accuracy = told.get("accuracy", float(told["reward"] >= 1))
-    shared = {"reward": told["reward"], "accuracy": accuracy, task: told["reward"]}
-    return shared | others
+    scores = functions[task](prompt, completion, ground_truth, metadata)
+    reward = scores["reward"]
+    accuracy = scores.get("accuracy", float(reward >= 1))
+    others = {f"{task}/{name}": x for name, x in scores.items() if name != "reward"}
+    return {"reward": reward, "accuracy": accuracy, task: reward} | others
 
 
 def by_task(functions: Mapping[str, RewardFn]) -> ByTask:
-  """A `ByTask` from a mapping, as a config has it.
+  """Creates a `ByTask` from a mapping, the form that configs use.
 
   In a config, `entry(by_task, functions={"gsm8k": entry(Math), "sums": final_answer})`.
+
+  Args:
+    functions: reward functions, keyed by the names of their tasks.
+
+  Returns:
+    A `ByTask`.
   """
   return ByTask(tuple(sorted(functions.items())))

@@ -1,4 +1,4 @@
-"""Several reward functions as one: a weighted sum, with the parts told apart."""
+"""Combines reward functions into a weighted sum."""
 
 import dataclasses
 import math
@@ -12,25 +12,24 @@ from pgax.types import NO_METADATA, RewardFn
 class Combined:
   """A weighted sum of reward functions: `reward = sum_i weight_i * reward_i`.
 
-  A completion that one of them cannot score cannot be scored; one of weight 0 is only
-  looked at, and does not have this say.
+  If one function cannot score a completion, its reward is nan and so is the sum. A function
+  of weight 0 is only logged and does not affect the sum.
 
   Attributes:
-    parts: `(name, function, weight)` of each function; a weight is in units of the whole
-      reward for each unit of the function's own.
+    parts: `(name, function, weight)` of each reward function.
   """
 
   parts: tuple[tuple[str, RewardFn, float], ...]
 
   def __post_init__(self):
     if not self.parts:
-      raise ValueError("parts is empty; a combined reward needs a function at least")
+      raise ValueError("parts is empty; a combined reward needs at least one function")
     names = [name for name, _, _ in self.parts]
     for name, function, weight in self.parts:
       if names.count(name) > 1 or not name or name in ("reward", "accuracy"):
         raise ValueError(
-          f"parts has the name {name!r}; names are not empty, differ from one another and "
-          "are neither 'reward' nor 'accuracy'"
+          f"parts has the name {name!r}; names must be unique, not empty, and neither "
+          "'reward' nor 'accuracy'"
         )
       if not callable(function):
         raise ValueError(f"{name} is {function!r}; it must be a reward function")
@@ -44,50 +43,50 @@ class Combined:
     ground_truth: str,
     metadata: Mapping[str, Any] = NO_METADATA,
   ) -> dict[str, float]:
-    """Scores a completion by all of the functions.
+    """Scores a completion with every function.
 
     Args:
-      prompt: as for a `RewardFn`.
-      completion: as for a `RewardFn`.
-      ground_truth: as for a `RewardFn`.
-      metadata: as for a `RewardFn`.
+      prompt: text that the policy is given.
+      completion: text to score.
+      ground_truth: value that the functions compare with.
+      metadata: metadata of the problem.
 
     Returns:
-      `reward`; every function's reward before its weight, by the function's name; every
-      other score as `NAME/SCORE`; and, of the first function that tells one, `accuracy`.
+      `reward`; each function's unweighted reward under the function's name; every other
+      score as `NAME/SCORE`; and `accuracy` of the first function that returns it.
     """
-    scores, total = {}, 0.0
+    combined, total = {}, 0.0
     for name, function, weight in self.parts:
-      told = function(prompt, completion, ground_truth, metadata)
+      scores = function(prompt, completion, ground_truth, metadata)
       if weight:
-        total += weight * told["reward"]
-      scores |= {f"{name}/{key}": x for key, x in told.items() if key != "reward"}
-      scores[name] = told["reward"]
-      if "accuracy" in told:
-        scores.setdefault("accuracy", told["accuracy"])
-    return {"reward": total} | scores
+        total += weight * scores["reward"]
+      combined |= {f"{name}/{key}": x for key, x in scores.items() if key != "reward"}
+      combined[name] = scores["reward"]
+      if "accuracy" in scores:
+        combined.setdefault("accuracy", scores["accuracy"])
+    return {"reward": total} | combined
 
 
 def combine(functions: Mapping[str, RewardFn], weights: Mapping[str, float]) -> Combined:
-  """A `Combined` from two mappings, as a config has them.
+  """Creates a `Combined` from two mappings, the form that configs use.
 
-  In a config, `entry(combine, functions={"math": entry(Math)}, weights={"math": 1.0})`;
-  then `--config.reward.weights.math=2` sets a weight on the command line.
+  In a config, `entry(combine, functions={"math": entry(Math)}, weights={"math": 1.0})`.
+  Then `--config.reward.weights.math=2` sets a weight on the command line.
 
   Args:
-    functions: reward functions by name.
-    weights: theirs, by the same names; see `Combined`.
+    functions: reward functions, keyed by name.
+    weights: weights of the functions, keyed by the same names.
 
   Returns:
     The combined reward function.
 
   Raises:
-    ValueError: if a name has no function or no weight.
+    ValueError: if a function has no weight or a weight has no function.
   """
   if functions.keys() != weights.keys():
     raise ValueError(
       f"weights are given for {sorted(weights)} and functions for {sorted(functions)}; "
       "each function needs one weight"
     )
-  # By name, so that the order in which a file keeps them makes no difference.
+  # Sorted by name, so the order of keys in a file does not matter.
   return Combined(tuple((name, functions[name], weights[name]) for name in sorted(weights)))

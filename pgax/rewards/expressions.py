@@ -1,21 +1,21 @@
-"""Arithmetic expressions: read and computed exactly, without Python's `eval`."""
+"""Parses and evaluates arithmetic expressions exactly, without Python's `eval`."""
 
 import dataclasses
 import re
 from fractions import Fraction
 
 _TOKEN = re.compile(r"[0-9]+|[-+*/()]|\s+|(.)", re.DOTALL)
-# Far beyond any answer, and small enough for every number and every depth of brackets.
+# Far beyond any answer, yet small enough for any depth of parentheses and any number.
 _MAX_TOKENS, _MAX_DIGITS = 100, 9
 
 
 @dataclasses.dataclass(frozen=True)
 class Expression:
-  """What is known of an expression.
+  """A parsed arithmetic expression.
 
   Attributes:
-    value: its exact value; None where it divides by zero.
-    numbers: all numbers in it, in their order.
+    value: exact value; None if the expression divides by zero.
+    numbers: all numbers of the expression, in order.
   """
 
   value: Fraction | None
@@ -23,16 +23,16 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression | None:
-  """Reads an expression of whole numbers, `+ - * /` and brackets.
+  """Parses an expression of nonnegative integers, `+ - * /` and parentheses.
 
-  The usual precedence; `-` and `+` stand between two terms only, and there is no `**`, no
-  `//` and no product without `*`.
+  Operators have the usual precedence. `-` and `+` are binary only. `**`, `//` and products
+  without `*` are not supported.
 
   Args:
-    text: the whole expression, of at most 100 tokens and 9 digits a number.
+    text: expression of at most 100 tokens, with at most 9 digits per number.
 
   Returns:
-    An `Expression`, or None if the text is none.
+    An `Expression`, or None if the text is not such an expression.
   """
   tokens = []
   for match in _TOKEN.finditer(text):
@@ -42,7 +42,7 @@ def parse_expression(text: str) -> Expression | None:
     tokens += [token] * (not token.isspace())
   try:
     value, end = _sum(tokens, 0)
-  except (IndexError, ValueError):  # it ended too early, or went on otherwise
+  except (IndexError, ValueError):  # the text ends early or has an unexpected token
     return None
   if end != len(tokens):
     return None
@@ -73,7 +73,7 @@ def _atom(tokens: list[str], start: int) -> tuple[Fraction | None, int]:
     return Fraction(int(token)), start + 1
   value, end = _sum(tokens, start + 1)
   if tokens[end] != ")":
-    raise ValueError(f"a bracket is closed by {tokens[end]!r}")
+    raise ValueError(f"a parenthesis is closed by {tokens[end]!r}")
   return value, end + 1
 
 

@@ -1,14 +1,14 @@
-"""Fenced blocks in free text."""
+"""Finds fenced blocks in free text."""
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-_LEAST = 3
+_MIN_TICKS = 3
 
 
 class _Fence(NamedTuple):
-  before: str  # what stands in front of it in its line
+  before: str  # text before the fence on its line
   length: int
   info: str
 
@@ -20,29 +20,29 @@ class _Block(NamedTuple):
 
 
 def last_block(text: str, labels: Sequence[str]) -> str | None:
-  """The last fenced block of a kind, or else the last one with no label.
+  """Returns the last fenced block with one of the labels, or else the last unlabeled one.
 
-  A fence is a line of three or more backticks. One with text behind it opens a block even
-  where the one before has not been closed. A block that is still open at the end of the
-  text, of a completion that was cut, counts if it has a label. A blank one never counts.
+  A fence is a line of three or more backticks. A fence with text after it opens a block
+  even if the previous block is not closed. A block that is still open at the end of the
+  text, as in a truncated completion, counts if it has a label. Blank blocks never count.
 
   Args:
     text: free text.
-    labels: allowed ones, lower case.
+    labels: labels to look for, in lower case.
 
   Returns:
-    What stands between the fences; None if there is no such block.
+    The text between the fences; None if there is no such block.
   """
-  labelled = plain = None
+  labeled = plain = None
   for block in _blocks(text, labels):
     inner = "".join(f"{line}\n" for line in block.lines)
     if not inner.strip():
       continue
     if block.label in labels:
-      labelled = inner
+      labeled = inner
     elif not block.label and block.closed:
-      plain = inner  # what a program prints stands in such blocks too
-  return plain if labelled is None else labelled
+      plain = inner  # may also be the output of a program
+  return plain if labeled is None else labeled
 
 
 def _blocks(text: str, labels: Sequence[str]) -> Iterator[_Block]:
@@ -60,10 +60,10 @@ def _blocks(text: str, labels: Sequence[str]) -> Iterator[_Block]:
     if opened:
       yield _Block(label, lines if alone else [*lines, fence.before], True)
     closing, opened = opened, None
-    found = next(filter(None, re.split(r"[\s:{.}]", fence.info.lower())), "")
-    # Behind other text, a fence is one only if nothing but a label follows.
+    first_word = next(filter(None, re.split(r"[\s:{.}]", fence.info.lower())), "")
+    # After other text on its line, a fence may be followed only by a label.
     if fence.info if closing else alone or fence.info.lower() in ("", *labels):
-      opened, label, lines = fence, found, []
+      opened, label, lines = fence, first_word, []
       indent = len(fence.before) if alone else 0
   if opened:
     yield _Block(label, lines, False)
@@ -75,15 +75,15 @@ def _fence(line: str) -> _Fence | None:
   ticks = line[: len(line) - len(info)]
   before = ticks.rstrip("`")
   length = len(ticks) - len(before)
-  if length < _LEAST or "`" * _LEAST in before:
+  if length < _MIN_TICKS or "`" * _MIN_TICKS in before:
     return None
   return _Fence(before, length, info.strip())
 
 
 def _closes(fence: _Fence, opened: _Fence, indent: int) -> bool:
-  """Whether it ends a block: at the end of a line, or in front without being indented."""
+  """Returns whether a fence closes a block: after text, or alone with little indent."""
   if fence.length < opened.length:
     return False
   if fence.before.strip():
     return not fence.info
-  return len(fence.before) <= indent + _LEAST
+  return len(fence.before) <= indent + _MIN_TICKS

@@ -1,12 +1,13 @@
-"""Numbers as people write them: what all verifiers that read numbers share."""
+"""Patterns of numbers as people write them, shared by the verifiers."""
 
 import re
 
-# Commas part groups of three digits; elsewhere they part numbers: `1,2` is not 12.
-WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+# Commas separate groups of three digits; otherwise they separate numbers: `1,2` is not 12.
+INTEGER = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 
-# A number as it stands in running text, read over whole (`(?>`): of `3.5x` no part is one,
-# nor of `1,2`, `3-5`, `14:30` and `10^6`. What it is an operand of, it is not the value of.
+# A number in running text. The atomic group (`(?>`) matches a number with everything that
+# is attached to it, so no part of `3.5x`, `1,2`, `3-5`, `14:30` or `10^6` is a number. The
+# lookbehinds exclude operands, whose value is not that of the expression.
 _RUNNING = (
   r"(?<![\w.^/\u00b1\u221a])(?<!\w\()(?!(?<=\d,)\d)[-+]?\$?"
   r"(?>(?:\d+(?:,\d+)*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?(?:/\d+)?"
@@ -16,20 +17,21 @@ _PATTERNS = {units: re.compile(_RUNNING + r"(?![\w/])" * (not units)) for units 
 
 
 def ascii_minus(text: str) -> str:
-  """A text whose minus signs and en dashes, which stand for them, are ASCII's hyphens."""
+  """Replaces minus signs, and en dashes used as such, by ASCII hyphens."""
   return text.replace("\N{MINUS SIGN}", "-").replace("\N{EN DASH}", "-")
 
 
 def last_number(text: str, units: bool = False) -> str | None:
-  """The last thing in a text that looks like a number, as it is written.
+  """Finds the last text that looks like a number.
 
   Args:
     text: running text.
-    units: whether a letter may follow at once, as in `5kg`.
+    units: whether a letter may follow immediately, as in `5kg`.
 
   Returns:
-    Digits with signs, commas, a point, an exponent or a denominator; `1,2` and `3-5` among
-    them, which `answers.exact_number` refuses. None if there is nothing like it.
+    Digits with signs, commas, a decimal point, an exponent or a denominator; None if there
+    are none. The text may still be one that `answers.exact_number` rejects, such as `1,2`
+    or `3-5`.
   """
-  found = _PATTERNS[units].findall(ascii_minus(text))
-  return found[-1] if found else None
+  matches = _PATTERNS[units].findall(ascii_minus(text))
+  return matches[-1] if matches else None

@@ -1,4 +1,4 @@
-"""The format of R1-Zero: thoughts, then an answer, each in its tags."""
+"""Verifies the R1-Zero format: reasoning, then an answer, each in its tags."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from pgax.types import NO_METADATA
 
 @dataclasses.dataclass(frozen=True)
 class R1Zero:
-  r"""Scores `... </think> <answer> ... </answer>`: the format, and the answer in it.
+  r"""Scores the format `... </think> <answer> ... </answer>` and the answer in it.
 
-  The prompt ends in `<think>`, so that the completion begins with the thoughts. A right
-  answer without the format is worth nothing. Source: DeepSeek-R1, arXiv 2501.12948, with
-  the rules and the names of Stanford's CS336 (2025), assignment 5.
+  The prompt ends in `<think>`, so the completion starts with the reasoning. A right answer
+  in a wrong format gets no reward. Source: DeepSeek-R1, arXiv 2501.12948, with the rules
+  and the names of Stanford's CS336 (2025), assignment 5.
 
   Attributes:
-    symbolic: whether to compare by math-verify what is not the same text or number; needs
-      the extra `math`. It may compute for hours on what a model writes, say
-      `10^{10^{10}}`; only the deadline of a pool (`scoring.workers`) ends that.
+    symbolic: whether math-verify compares answers that differ as text and as numbers; needs
+      the extra `math`. math-verify may compute for hours on text such as `10^{10^{10}}`;
+      only the timeout of a pool (`scoring.workers`) ends that.
   """
 
   symbolic: bool = True
@@ -38,28 +38,29 @@ class R1Zero:
     r"""Scores a completion.
 
     Args:
-      prompt: not looked at.
-      completion: the text to score.
-      ground_truth: the right answer. An answer in `\boxed{}` is taken out of it.
-      metadata: not looked at.
+      prompt: not used.
+      completion: text to score.
+      ground_truth: the right answer. If it is in `\boxed{}`, the box is removed.
+      metadata: not used.
 
     Returns:
-      `format_reward`, 1.0 if the tags stand where they should; `answer_reward` and
-      `accuracy`, 1.0 if moreover the answer is right; and `reward`, which is the same.
+      `format_reward`, 1.0 if the completion has the format and 0.0 otherwise; and
+      `answer_reward`, `accuracy` and `reward`, 1.0 if the answer in it is right as well and
+      0.0 otherwise.
     """
     del prompt, metadata
     formatted = "</think> <answer>" in completion and "</answer>" in completion
-    right = False
+    correct = False
     if formatted:
       answer = completion.rpartition("<answer>")[2].replace("</answer>", "")
-      # A box that was never closed holds no answer.
+      # A box that is never closed has no answer.
       box = "\\boxed" in answer or "\\fbox" in answer
       answer = boxed(answer) if box else answer
       if answer is not None and answer.strip():
-        right = equivalent(ground_truth, answer, self.symbolic)
+        correct = equivalent(ground_truth, answer, self.symbolic)
     return {
-      "reward": float(right),
+      "reward": float(correct),
       "format_reward": float(formatted),
-      "answer_reward": float(right),
-      "accuracy": float(right),
+      "answer_reward": float(correct),
+      "accuracy": float(correct),
     }

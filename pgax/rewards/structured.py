@@ -1,4 +1,4 @@
-"""Verifier of JSON against a schema."""
+"""Verifies JSON against a schema."""
 
 import dataclasses
 import importlib.util
@@ -10,7 +10,7 @@ from pgax.rewards.fences import last_block
 from pgax.types import NO_METADATA
 
 
-def _no_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
   raise ValueError(f"{name} is not JSON")
 
 
@@ -18,13 +18,13 @@ def _no_constant(name: str) -> None:
 class JSONSchema:
   """Scores whether a completion is JSON that a schema allows; needs the extra `json`.
 
-  The last fenced block of JSON is taken, or else the last one without a label, where there
-  is one, and otherwise the whole completion. What is too deep or too large to be checked is
-  not valid. References to other documents are never fetched.
+  The JSON is the last fenced block with the label `json`, or else the last one without a
+  label, or else the entire completion. JSON that is too deep or too large to check is
+  invalid. References to other documents are never fetched.
 
   Attributes:
-    schema: the schema as JSON text; empty to take each problem's own, which stands in its
-      metadata under `schema`, as text or as an object.
+    schema: schema as JSON text. If it is empty, each problem has its own schema under
+      `schema` in its metadata, as text or as an object.
   """
 
   schema: str = ""
@@ -45,35 +45,35 @@ class JSONSchema:
     """Scores a completion.
 
     Args:
-      prompt: not looked at.
-      completion: the text to score.
-      ground_truth: not looked at.
-      metadata: of the problem; see `schema`.
+      prompt: not used.
+      completion: text to score.
+      ground_truth: not used.
+      metadata: the problem's `schema`; not used if the reward function has one.
 
     Returns:
-      `reward` and `accuracy`, 1.0 if it is valid and 0.0 otherwise, and `format`, 1.0 if
-      it is JSON at all.
+      `reward` and `accuracy`, 1.0 if the schema allows the JSON and 0.0 otherwise; and
+      `format`, 1.0 if the completion is valid JSON and 0.0 otherwise.
 
     Raises:
-      ValueError: if there is no schema, or one that is none.
+      ValueError: if there is no schema, or it is invalid.
     """
     del prompt, ground_truth
     schema = self.schema or metadata.get("schema")
     if schema is None:
       raise ValueError(
-        f"the metadata has the keys {sorted(metadata)} and no 'schema'; give one there or "
-        "to the reward function"
+        f"the metadata has the keys {sorted(metadata)} and no 'schema'; add it there, or "
+        "set the schema of the reward function"
       )
     validator = _validator(schema)
     block = last_block(completion, ("json",))
     text = completion if block is None else block
     try:
-      value = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):  # nested deeper than can be read
+      value = json.loads(text, parse_constant=_reject_constant)
+    except (ValueError, RecursionError):  # invalid, or nested too deeply
       return {"reward": 0.0, "accuracy": 0.0, "format": 0.0}
     try:
       valid = float(validator.is_valid(value))
-    except (RecursionError, ArithmeticError):  # a schema may go as deep as what it checks
+    except (RecursionError, ArithmeticError):  # recursive schemas recurse with the value
       valid = 0.0
     return {"reward": valid, "accuracy": valid, "format": 1.0}
 
@@ -90,5 +90,5 @@ def _validator(schema: str | Mapping[str, Any]) -> Any:
     kind.check_schema(schema)
   except (ValueError, TypeError, jsonschema.SchemaError) as error:
     raise ValueError(f"schema is {schema!r}; it must be a JSON schema: {error}") from None
-  # A registry of its own: the default one fetches what a schema refers to.
+  # An empty registry: the default one fetches the documents that a schema refers to.
   return kind(schema, registry=referencing.Registry())

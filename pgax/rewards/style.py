@@ -1,11 +1,11 @@
-"""Rewards of how a completion is written: its length, and what it repeats."""
+"""Rewards the style of a completion: its length and its repetitions."""
 
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from pgax.errors import check_at_least
 from pgax.types import NO_METADATA
 
 
@@ -14,10 +14,10 @@ class LengthTarget:
   """Rewards a length near a target: `max(0, 1 - |length - target| / width)`.
 
   Attributes:
-    target: the length wanted, in `unit`.
-    width: how far away the reward has fallen from 1 to 0, in `unit`.
-    unit: `characters`, or `words` as white space parts them. Lengths in tokens are the
-      algorithm's to shape, which sees tokens.
+    target: target length, in `unit`.
+    width: distance from the target at which the reward reaches 0, in `unit`.
+    unit: `characters`, or `words` separated by white space. For lengths in tokens, use the
+      reward shaping of the algorithm.
   """
 
   target: int
@@ -39,22 +39,34 @@ class LengthTarget:
     ground_truth: str,
     metadata: Mapping[str, Any] = NO_METADATA,
   ) -> dict[str, float]:
-    """Scores a completion; `length` is told too, in `unit`."""
+    """Scores a completion.
+
+    Args:
+      prompt: not used.
+      completion: text to score.
+      ground_truth: not used.
+      metadata: not used.
+
+    Returns:
+      `reward`, in [0, 1]; and `length`, in `unit`.
+    """
     del prompt, ground_truth, metadata
     length = len(completion if self.unit == "characters" else completion.split())
-    away = abs(length - self.target) / self.width
-    return {"reward": max(0.0, 1.0 - away), "length": float(length)}
+    distance = abs(length - self.target) / self.width
+    return {"reward": max(0.0, 1.0 - distance), "length": float(length)}
 
 
 @dataclasses.dataclass(frozen=True)
 class RepetitionPenalty:
-  """Punishes repeated n-grams: `-penalty * (1 - distinct n-grams / n-grams)`.
+  """Penalizes repeated n-grams: `-penalty * (1 - distinct n-grams / n-grams)`.
 
-  Source: Demystifying Long Chain-of-Thought, arXiv 2502.03373, there for each token.
+  Source: Demystifying Long Chain-of-Thought, arXiv 2502.03373, where the penalty is per
+  token.
 
   Attributes:
-    size: number of words of an n-gram, lower case.
-    penalty: what a completion that does nothing but repeat comes near to losing.
+    size: number of words in an n-gram; words are compared in lower case.
+    penalty: upper bound of the penalty, approached by a completion of nothing but
+      repetitions.
   """
 
   size: int = 3
@@ -63,8 +75,7 @@ class RepetitionPenalty:
   def __post_init__(self):
     if self.size < 1:
       raise ValueError(f"size is {self.size}; it must be at least 1")
-    if not 0 <= self.penalty < math.inf:
-      raise ValueError(f"penalty is {self.penalty}; it must be at least 0, and finite")
+    check_at_least(self, 0, "penalty")
 
   def __call__(
     self,
@@ -73,7 +84,17 @@ class RepetitionPenalty:
     ground_truth: str,
     metadata: Mapping[str, Any] = NO_METADATA,
   ) -> dict[str, float]:
-    """Scores a completion; one shorter than an n-gram repeats nothing."""
+    """Scores a completion.
+
+    Args:
+      prompt: not used.
+      completion: text to score. One without an n-gram has no repetitions.
+      ground_truth: not used.
+      metadata: not used.
+
+    Returns:
+      `reward`, in [-penalty, 0]; and `repeated`, the fraction of repeated n-grams.
+    """
     del prompt, ground_truth, metadata
     words = completion.lower().split()
     starts = range(len(words) - self.size + 1)

@@ -1,4 +1,4 @@
-"""Verifier of mathematical answers: equal as mathematics, not as text."""
+"""Verifies mathematical answers by comparing them as mathematics, not as text."""
 
 import dataclasses
 import importlib.util
@@ -11,27 +11,27 @@ from pgax.types import NO_METADATA
 
 
 def equivalent(gold: str, answer: str, symbolic: bool = True) -> bool:
-  """Whether an answer is the gold one.
+  """Returns whether an answer equals the right answer.
 
-  Equal text is equal, and numbers are compared exactly; that needs no library. Anything
-  else is left to math-verify (github.com/huggingface/Math-Verify), gold first: an answer
-  that is an equation or an inequality is judged by what the gold one is.
+  Text and numbers are compared exactly, without any library. Other answers are compared by
+  math-verify (github.com/huggingface/Math-Verify). Its comparison is not symmetric: the
+  kind of the right answer decides how an equation or an inequality is read.
 
-  math-verify's own time limits are `signal.alarm`, which works on a main thread only; they
-  are off, and what limits it is the deadline of the pool (`rewards.pool`).
+  math-verify's own time limits are off, because `signal.alarm` works on the main thread
+  only. The timeout of the pool (`rewards.pool`) limits its time.
 
   Args:
     gold: the right answer.
-    answer: the one to judge.
-    symbolic: whether to go on to math-verify.
+    answer: the answer to verify.
+    symbolic: whether to use math-verify.
 
   Returns:
-    True or False.
+    Whether the answers are equal.
   """
   if clean(gold) == clean(answer):
     return True
   numbers = exact_number(gold), exact_number(answer)
-  # A third is not 0.333333 exactly; whether that is near enough is left to the library.
+  # A third is not exactly 0.333333; the library decides whether that is close enough.
   rounded = any(x and "." in text for x, text in zip(numbers, (gold, answer), strict=True))
   if None not in numbers and (numbers[0] == numbers[1] or not rounded or not symbolic):
     return numbers[0] == numbers[1]
@@ -41,7 +41,7 @@ def equivalent(gold: str, answer: str, symbolic: bool = True) -> bool:
 
 
 def _terminates(denominator: int) -> bool:
-  """Whether a fraction with this denominator has finitely many decimals."""
+  """Returns whether a fraction with this denominator has finitely many decimals."""
   for prime in (2, 5):
     while denominator % prime == 0:
       denominator //= prime
@@ -49,7 +49,7 @@ def _terminates(denominator: int) -> bool:
 
 
 def _balanced(text: str) -> bool:
-  """Whether the braces match: then the text can't close the box that it is put into."""
+  """Returns whether braces match, so the text cannot close the box around it."""
   depth = 0
   for index, character in enumerate(text):
     if index and text[index - 1] == "\\":
@@ -67,17 +67,22 @@ def _verify(gold: str, answer: str) -> bool:
   logging.getLogger("math_verify").setLevel(logging.ERROR)
 
   def parse(text: str) -> list:
-    # In a box, it is read as one LaTeX answer and not searched for another.
+    # In a box, the text is one LaTeX answer and is not searched for another one.
     return math_verify.parse(f"\\boxed{{{clean(text)}}}", parsing_timeout=None)
 
   return math_verify.verify(parse(gold), parse(answer), timeout_seconds=None)
 
 
 def require_math_verify(symbolic: bool) -> None:
-  """Refuses at once what would otherwise fail at the first odd completion.
+  """Checks that math-verify is installed if it is needed.
+
+  Otherwise the first completion that needs it would fail, late in a run.
+
+  Args:
+    symbolic: whether math-verify is needed.
 
   Raises:
-    ValueError: if math-verify is asked for and not installed.
+    ValueError: if math-verify is needed and not installed.
   """
   if symbolic and importlib.util.find_spec("math_verify") is None:
     raise ValueError(
@@ -88,13 +93,13 @@ def require_math_verify(symbolic: bool) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Math:
-  r"""Scores an answer: in `<answer>`, `\boxed{}` or `\fbox{}`, behind `####`, or a number.
+  r"""Scores an answer in `<answer>`, `\boxed{}` or `\fbox{}`, after `####`, or unmarked.
 
   Attributes:
-    plain: whether the last plain number of a completion is its answer where it marks none.
-    symbolic: whether to compare by math-verify what is not the same text or number; needs
-      the extra `math`. It may compute for hours on what a model writes, say
-      `10^{10^{10}}`; only the deadline of a pool (`scoring.workers`) ends that.
+    plain: whether the last number of a completion without a marked answer is its answer.
+    symbolic: whether math-verify compares answers that differ as text and as numbers; needs
+      the extra `math`. math-verify may compute for hours on text such as `10^{10^{10}}`;
+      only the timeout of a pool (`scoring.workers`) ends that.
   """
 
   plain: bool = True
@@ -113,14 +118,14 @@ class Math:
     """Scores the answer of a completion.
 
     Args:
-      prompt: not looked at.
-      completion: the text to score.
+      prompt: not used.
+      completion: text to score.
       ground_truth: the right answer, or a reference solution that marks it.
-      metadata: not looked at.
+      metadata: not used.
 
     Returns:
-      `reward` and `accuracy`, 1.0 if the answer is right and 0.0 otherwise, and `format`,
-      1.0 if there is an answer.
+      `reward` and `accuracy`, 1.0 if the answer is right and 0.0 otherwise; and `format`,
+      1.0 if the completion has an answer and 0.0 otherwise.
 
     Raises:
       ValueError: if the ground truth is empty.
@@ -128,7 +133,7 @@ class Math:
     del prompt, metadata
     gold = extract_answer(ground_truth, plain=False) or ground_truth.strip()
     if not gold:
-      raise ValueError("ground truth is ''; it must be an answer")
+      raise ValueError("ground_truth is ''; it must be an answer")
     answer = extract_answer(completion, self.plain)
-    right = float(answer is not None and equivalent(gold, answer, self.symbolic))
-    return {"reward": right, "accuracy": right, "format": float(answer is not None)}
+    correct = float(answer is not None and equivalent(gold, answer, self.symbolic))
+    return {"reward": correct, "accuracy": correct, "format": float(answer is not None)}

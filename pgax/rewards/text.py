@@ -1,28 +1,28 @@
-"""Verifiers of text: exact, by regular expression, and as a number."""
+"""Verifies text: exactly, by a regular expression, or as a number."""
 
 import dataclasses
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from pgax.errors import check_at_least
 from pgax.rewards.answers import exact_number, extract_answer
 from pgax.rewards.numbers import last_number
 from pgax.types import NO_METADATA
 
 
-def _told(right: bool) -> dict[str, float]:
-  return {"reward": float(right), "accuracy": float(right)}
+def _scores(correct: bool) -> dict[str, float]:
+  return {"reward": float(correct), "accuracy": float(correct)}
 
 
 @dataclasses.dataclass(frozen=True)
 class ExactMatch:
-  """Scores 1.0 a completion that is the ground truth, but for white space around it.
+  """Scores whether a completion equals the ground truth, up to surrounding white space.
 
   Attributes:
-    ignore_case: whether upper and lower case are the same.
-    extract: whether to compare the marked answer, as `answers.extract_answer` finds it,
-      and not the whole completion.
+    ignore_case: whether case is ignored.
+    extract: whether to compare the marked answer, as `answers.extract_answer` returns it,
+      instead of the entire completion.
   """
 
   ignore_case: bool = False
@@ -35,28 +35,38 @@ class ExactMatch:
     ground_truth: str,
     metadata: Mapping[str, Any] = NO_METADATA,
   ) -> dict[str, float]:
-    """Scores a completion; see the class, and `RewardFn`."""
+    """Scores a completion.
+
+    Args:
+      prompt: not used.
+      completion: text to score.
+      ground_truth: the expected text.
+      metadata: not used.
+
+    Returns:
+      `reward` and `accuracy`, 1.0 if the completion matches and 0.0 otherwise.
+    """
     del prompt, metadata
     text = extract_answer(completion, plain=False) if self.extract else completion
     pair = [x.strip() for x in (text or "", ground_truth)]
     if self.ignore_case:
       pair = [x.casefold() for x in pair]
-    return _told(pair[0] == pair[1])
+    return _scores(pair[0] == pair[1])
 
 
 @dataclasses.dataclass(frozen=True)
 class Regex:
-  """Scores 1.0 a completion that a regular expression matches.
+  """Scores whether a regular expression matches a completion.
 
-  An expression can take exponential time; the deadline of the pool is what limits it.
+  A regular expression can take exponential time, which only the timeout of a pool limits.
 
   Attributes:
-    pattern: the expression; empty to take each problem's ground truth.
-    whole: whether it must match the whole completion, and not a part of it.
+    pattern: regular expression; if it is empty, each problem's ground truth is one.
+    full_match: whether the pattern must match the entire completion rather than a part of it.
   """
 
   pattern: str = ""
-  whole: bool = False
+  full_match: bool = False
 
   def __post_init__(self):
     _compiled(self.pattern)
@@ -68,11 +78,21 @@ class Regex:
     ground_truth: str,
     metadata: Mapping[str, Any] = NO_METADATA,
   ) -> dict[str, float]:
-    """Scores a completion; see the class, and `RewardFn`."""
+    """Scores a completion.
+
+    Args:
+      prompt: not used.
+      completion: text to score.
+      ground_truth: regular expression; not used if `pattern` is set.
+      metadata: not used.
+
+    Returns:
+      `reward` and `accuracy`, 1.0 if the completion matches and 0.0 otherwise.
+    """
     del prompt, metadata
     pattern = _compiled(self.pattern or ground_truth)
-    match = pattern.fullmatch if self.whole else pattern.search
-    return _told(match(completion) is not None)
+    match = pattern.fullmatch if self.full_match else pattern.search
+    return _scores(match(completion) is not None)
 
 
 def _compiled(pattern: str) -> re.Pattern:
@@ -86,7 +106,7 @@ def _compiled(pattern: str) -> re.Pattern:
 
 @dataclasses.dataclass(frozen=True)
 class NumericMatch:
-  """Scores 1.0 an answer `x` near the number `t`: `|x - t| <= max(relative |t|, absolute)`.
+  """Scores whether an answer `x` is near `t`: `|x - t| <= max(relative |t|, absolute)`.
 
   Attributes:
     relative: tolerance as a fraction of the ground truth.
@@ -97,10 +117,7 @@ class NumericMatch:
   absolute: float = 0.0
 
   def __post_init__(self):
-    for name in ("relative", "absolute"):
-      value = vars(self)[name]
-      if not 0 <= value < math.inf:
-        raise ValueError(f"{name} is {value}; it must be at least 0, and finite")
+    check_at_least(self, 0, "relative", "absolute")
 
   def __call__(
     self,
@@ -112,13 +129,14 @@ class NumericMatch:
     """Scores the marked answer of a completion, or its last number.
 
     Args:
-      prompt: not looked at.
-      completion: the text to score.
+      prompt: not used.
+      completion: text to score.
       ground_truth: a number, such as `1,234`, `2/3` or `6.02e23`.
-      metadata: not looked at.
+      metadata: not used.
 
     Returns:
-      `reward` and `accuracy`, 1.0 or 0.0, and `format`, 1.0 if there is a number.
+      `reward` and `accuracy`, 1.0 if the answer is near and 0.0 otherwise; and `format`,
+      1.0 if the completion has a number and 0.0 otherwise.
 
     Raises:
       ValueError: if the ground truth is not a number.
@@ -126,15 +144,15 @@ class NumericMatch:
     del prompt, metadata
     truth = _number(ground_truth)
     if truth is None:
-      raise ValueError(f"ground truth is {ground_truth!r}; it must be a finite number")
+      raise ValueError(f"ground_truth is {ground_truth!r}; it must be a finite number")
     marked = extract_answer(completion, plain=False)
     answer = _number(marked or completion)
-    # In an answer that is marked there may be words around a number, but no other number.
+    # A marked answer may have words around its number, but no other number.
     if answer is None and (marked is None or len(_DIGITS.findall(marked)) == 1):
       answer = _number(last_number(marked or completion, units=True) or "")
-    allowed = max(self.relative * abs(truth), self.absolute)
-    near = answer is not None and abs(answer - truth) <= allowed
-    return _told(near) | {"format": float(answer is not None)}
+    tolerance = max(self.relative * abs(truth), self.absolute)
+    near = answer is not None and abs(answer - truth) <= tolerance
+    return _scores(near) | {"format": float(answer is not None)}
 
 
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*(?:/\d+)?")

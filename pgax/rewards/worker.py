@@ -1,10 +1,10 @@
-"""The processes of a pool: a server that loads the reward function, and forks workers.
+"""The processes of a pool: a server that loads the reward function and forks workers.
 
-Loading a reward function takes a second or more; a fork of a process that has loaded it
-takes milliseconds, so a worker that was killed is soon replaced. The server uses neither
-threads nor devices, which is what makes it safe to fork; the process that trains is not.
+Loading a reward function takes a second or more. Forking a process that has loaded it takes
+milliseconds, so killed workers are replaced quickly. Forking the server is safe because it
+uses neither threads nor devices; forking the process that trains would not be.
 
-The program of the server is `python -c "from pgax.rewards.worker import main; main(FD)"`.
+The server runs `python -c "from pgax.rewards.worker import main; main(FD)"`.
 """
 
 import ctypes
@@ -20,24 +20,25 @@ from typing import Any
 
 from pgax.types import RewardFn
 
-# What the pool asks of the server: FORK comes with the worker's end of a connection and is
-# answered by the process id, REAP comes with the id of a worker that is dead.
+# Requests from the pool to the server. FORK comes with the worker's end of a connection,
+# and the answer is the worker's process id. REAP comes with the process id of a dead
+# worker.
 REQUEST, ANSWER = struct.Struct("!cq"), struct.Struct("!q")
 FORK, REAP = b"F", b"R"
-# Longer messages of exceptions are cut; what a worker says is then written at one go, and
-# the pool never waits for the rest of it.
+# Longer messages of exceptions are truncated. A worker can then write its message at once,
+# and the pool never waits for the rest of a message.
 MAX_DETAIL, MAX_MESSAGE = 500, 8192
 
 
 def main(control_fd: int) -> None:
-  """Serves forks until the pool is gone.
+  """Loads the reward function and forks workers until the pool closes its socket.
 
   Args:
     control_fd: file descriptor of a socket to the pool.
   """
   control = socket.socket(fileno=control_fd)
   with Connection(os.dup(control_fd)) as setup:
-    # The path first: without it the function can't be found.
+    # The path comes first, because the function is imported from it.
     sys.path[:] = setup.recv()
     try:
       function = pickle.loads(setup.recv_bytes())
@@ -62,10 +63,10 @@ def main(control_fd: int) -> None:
 
 
 def _work(function: RewardFn, fd: int) -> None:
-  """A worker: answers job after job; never returns."""
+  """Runs jobs in a worker process; never returns."""
   status = 1
   try:
-    os.setsid()  # what the function starts can be killed with it
+    os.setsid()  # so that processes which the function starts can be killed with it
     _die_with_parent()
     with Connection(fd) as connection, open(fd, "rb", closefd=False) as jobs:
       while True:
@@ -76,25 +77,25 @@ def _work(function: RewardFn, fd: int) -> None:
           break
         connection.send_bytes(_answer(function, job))
   finally:
-    os._exit(status)  # what was registered to be done at exit is the server's to do
+    os._exit(status)  # skips the exit handlers, which belong to the server
 
 
 def _answer(function: RewardFn, job: tuple) -> bytes:
-  """What to tell of one job: JSON, for the pool reads nothing but data."""
+  """Runs a job and returns its scores or its exception as JSON, which is safe to read."""
   try:
     scores = function(*job)
-    told: dict[str, Any] = {"scores": {str(k): float(x) for k, x in scores.items()}}
-    message = json.dumps(told).encode()
+    result: dict[str, Any] = {"scores": {str(k): float(x) for k, x in scores.items()}}
+    message = json.dumps(result).encode()
     if len(message) > MAX_MESSAGE:
-      raise ValueError(f"its scores take {len(message)} bytes; allowed are {MAX_MESSAGE}")
-  except BaseException as error:  # SystemExit too: it is no way to end a worker
+      raise ValueError(f"the scores take {len(message)} bytes; the limit is {MAX_MESSAGE}")
+  except BaseException as error:  # including SystemExit, which must not end a worker
     detail = f"{type(error).__name__}: {error}"[:MAX_DETAIL]
     message = json.dumps({"detail": detail}).encode()
   return message
 
 
 def _die_with_parent() -> None:
-  """A worker that hangs does not survive the server, which ends with the pool."""
+  """Has a worker killed when the server ends, even if the worker hangs."""
   if sys.platform == "linux":
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)

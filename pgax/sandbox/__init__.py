@@ -1,15 +1,21 @@
-"""Model-written Python against given tests, in sandboxes."""
+"""Runs untrusted Python in sandboxes and compares its results with tests."""
 
-from pgax.sandbox.report import Report, isolation_report
-from pgax.rewards.code import Code, IsolationWarning, extract_code
-from pgax.sandbox.process import Limits, SandboxError
+from pgax.sandbox.levels import available, best_level
+from pgax.sandbox.process import LEVELS, Level, Limits, Process, SandboxError
+from pgax.sandbox.report import IsolationWarning, Report, isolation_report
+from pgax.sandbox.runner import run_case, run_tests
 
 __all__ = [
-  "Code",
+  "LEVELS",
   "IsolationWarning",
+  "Level",
   "Limits",
+  "Process",
   "Report",
   "SandboxError",
-  "extract_code",
+  "available",
+  "best_level",
   "isolation_report",
+  "run_case",
+  "run_tests",
 ]

@@ -1,6 +1,6 @@
-"""The process that the tested code runs in: it answers calls, and sees no expected result.
+"""The process of the tested code, which answers calls and never receives expected results.
 
-Nothing here is trusted by anybody: the tested code can change all of it.
+No other process trusts this one, because the tested code can modify all of it.
 """
 
 import builtins
@@ -32,12 +32,12 @@ _BUILTINS = {
 
 
 def serve(code: str, requests: int, responses: int) -> None:
-  """Runs the code, then answers requests until there are no more.
+  """Runs the code, then answers requests until the judge closes the connection.
 
   Args:
-    code: the source.
-    requests: file descriptor to read requests from.
-    responses: file descriptor to write answers to.
+    code: source of the tested code.
+    requests: file descriptor that requests are read from.
+    responses: file descriptor that responses are written to.
   """
   namespace: dict[str, Any] = {"__name__": "solution"}
   objects: list[Any] = []
@@ -62,24 +62,24 @@ def serve(code: str, requests: int, responses: int) -> None:
         result = _BUILTINS[request["name"]](target, *args)
       case _:
         result = target(*args, **kwargs)
-    # The arguments too: they may have been changed in place.
-    changed = {"args": encode(args, refer), "kwargs": encode(kwargs, refer)}
-    return {"value": encode(result, refer)} | changed
+    # The call may have modified its arguments in place.
+    arguments = {"args": encode(args, refer), "kwargs": encode(kwargs, refer)}
+    return {"value": encode(result, refer)} | arguments
 
   while True:
     request = receive(requests)
     try:
-      told = answer(request)
+      response = answer(request)
     except BaseException as error:
-      told = {"error": _describe(error)}
-    send(responses, told)
+      response = {"error": _describe(error)}
+    send(responses, response)
 
 
 def _describe(error: BaseException) -> list[str]:
-  """The nearest builtin class of an exception, and its text."""
-  known = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
-  kinds = [name for name in known if hasattr(builtins, name)]
+  """Returns the nearest builtin class of an exception and its message."""
+  classes = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
+  names = [name for name in classes if hasattr(builtins, name)]
   try:
-    return [kinds[0], str(error)[:500]]
+    return [names[0], str(error)[:500]]
   except BaseException:
-    return [kinds[0], ""]
+    return [names[0], ""]

@@ -1,10 +1,11 @@
-"""Plain data between processes that do not trust each other: JSON, never pickle.
+"""Exchanges plain data between processes that do not trust each other, as JSON.
 
-What is read back is made of builtin types alone, whatever was written: an object of a class
-that the tested code defined comes over as a reference or not at all, so that methods which
-it overrides, such as `__eq__`, are never called where its results are judged.
+Decoded values consist of builtin types only. An object of a class that the tested code
+defines arrives as a reference or not at all, so the process that judges results never calls
+methods which that code overrides, such as `__eq__`. Pickle would not guarantee this.
 
-This file and the programs beside it run in a bare interpreter: the standard library only.
+This file and the programs of the sandbox run in a bare interpreter and import only the
+standard library.
 """
 
 import json
@@ -17,22 +18,21 @@ from typing import Any
 
 MAX_MESSAGE = 16 * 2**20
 _HEADER = struct.Struct("!I")
-# Larger integers are not exact in every reader of JSON, and slow as decimals.
-_SMALL = 2**53
+# Not every JSON reader keeps larger integers exact, and their decimal form is slow.
+_MAX_PLAIN_INT = 2**53
 _SEQUENCES = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
 
 class ChannelError(Exception):
-  """The other side said something that it can't have said, or nothing more."""
+  """The other process sent an invalid message or closed the connection."""
 
 
 def encode(value: Any, refer: Callable[[Any], int]) -> Any:
-  """A value as JSON values.
+  """Encodes a value as JSON values.
 
   Args:
-    value: any object; an instance of a subclass of a builtin counts as the builtin.
-    refer: gives the number by which an object that is no plain data is referred to, or
-      raises.
+    value: any object. An instance of a subclass of a builtin is encoded as the builtin.
+    refer: returns a reference number for an object that is not plain data, or raises.
 
   Returns:
     JSON values.
@@ -47,7 +47,7 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
     return str.__str__(value)
   if isinstance(value, int):
     number = int(value)
-    return number if -_SMALL < number < _SMALL else {"int": hex(number)}
+    return number if -_MAX_PLAIN_INT < number < _MAX_PLAIN_INT else {"int": hex(number)}
   if isinstance(value, float):
     return float(value)
   if isinstance(value, list):
@@ -73,17 +73,17 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
 
 
 def decode(value: Any, resolve: Callable[[int], Any]) -> Any:
-  """The value that `encode` wrote.
+  """Decodes JSON values that `encode` returned.
 
   Args:
-    value: JSON values, of whatever kind.
-    resolve: gives what stands for the object of a number.
+    value: JSON values. They need not be valid.
+    resolve: returns the object for a reference number.
 
   Returns:
-    Builtin types, and what `resolve` gave.
+    A value of builtin types and of objects that `resolve` returned.
 
   Raises:
-    ChannelError: if `encode` can't have written it.
+    ChannelError: if `encode` cannot have returned these JSON values.
   """
 
   def each(items: Any) -> list:
@@ -122,18 +122,22 @@ def decode(value: Any, resolve: Callable[[int], Any]) -> Any:
         return resolve(int(inner))
   except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
     raise ChannelError(f"not plain data: {error}") from None
-  raise ChannelError(f"no kind of plain data is called {name!r}")
+  raise ChannelError(f"{name!r} is not a kind of plain data")
 
 
 def send(fd: int, message: Any) -> None:
-  """Writes a message of JSON values.
+  """Writes a message.
+
+  Args:
+    fd: file descriptor.
+    message: JSON values.
 
   Raises:
-    ValueError: if it is too large.
+    ValueError: if the message exceeds `MAX_MESSAGE` bytes.
   """
   data = json.dumps(message).encode()
   if len(data) > MAX_MESSAGE:
-    raise ValueError(f"a message of {len(data)} bytes; allowed are {MAX_MESSAGE}")
+    raise ValueError(f"a message has {len(data)} bytes; the limit is {MAX_MESSAGE}")
   data = memoryview(_HEADER.pack(len(data)) + data)
   while data:
     data = data[os.write(fd, data) :]
@@ -142,12 +146,18 @@ def send(fd: int, message: Any) -> None:
 def receive(fd: int) -> Any:
   """Reads a message.
 
+  Args:
+    fd: file descriptor.
+
+  Returns:
+    JSON values.
+
   Raises:
-    ChannelError: if there is none, or something else.
+    ChannelError: if the connection is closed or the message is invalid.
   """
   (size,) = _HEADER.unpack(_read(fd, _HEADER.size))
   if size > MAX_MESSAGE:
-    raise ChannelError(f"a message of {size} bytes; allowed are {MAX_MESSAGE}")
+    raise ChannelError(f"a message has {size} bytes; the limit is {MAX_MESSAGE}")
   try:
     return json.loads(_read(fd, size))
   except (ValueError, RecursionError) as error:
@@ -157,8 +167,8 @@ def receive(fd: int) -> Any:
 def _read(fd: int, size: int) -> bytes:
   data = bytearray()
   while len(data) < size:
-    piece = os.read(fd, min(size - len(data), 2**16))
-    if not piece:
+    chunk = os.read(fd, min(size - len(data), 2**16))
+    if not chunk:
       raise ChannelError("the other process has ended")
-    data += piece
+    data += chunk
   return bytes(data)

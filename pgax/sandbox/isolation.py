@@ -1,7 +1,8 @@
-"""System calls that put the calling process into a sandbox: Linux, by ctypes, no library.
+"""Isolates the calling process by Linux system calls, made through ctypes.
 
-Everything is done in a process that was started for it and holds one thread. The standard
-library only: the programs of the sandbox run in a bare interpreter.
+The functions run in a single-threaded process that exists only for this purpose. This file
+imports only the standard library, because the programs of the sandbox run in a bare
+interpreter.
 """
 
 import ctypes
@@ -26,11 +27,11 @@ _DETACH = 2
 _DIE_WITH_PARENT, _DUMPABLE, _KEEP_CAPABILITIES, _NO_NEW_PRIVILEGES = 1, 4, 8, 38
 _READ_ALL = 1 << 2  # CAP_DAC_READ_SEARCH
 _CAPABILITY_VERSION = 0x20080522
-# The working folder inside. It hides what is outside under this name.
+# The working folder inside the sandbox. It hides any outside folder of the same name.
 FOLDER = "/pgax-sandbox"
-# A user that owns nothing. One for each sandbox: limits on processes count by user.
+# A user that owns nothing. Each sandbox has its own, because process limits count by user.
 _FIRST_USER, _NOBODY = 1_900_000_000, 65534
-# Flags of a mount that a user namespace may not take away, by those of statvfs.
+# Mount flags that a user namespace cannot remove, keyed by the names of `statvfs` flags.
 _LOCKED = {
   "ST_NOSUID": _NO_SUID,
   "ST_NODEV": _NO_DEVICES,
@@ -41,10 +42,10 @@ _LOCKED = {
 }
 
 
-def _check(result: int, what: str) -> None:
+def _check(result: int, call: str) -> None:
   if result:
     number = ctypes.get_errno()
-    raise OSError(number, f"{what}: {os.strerror(number)}")
+    raise OSError(number, f"{call}: {os.strerror(number)}")
 
 
 def _control(option: int, value: int) -> None:
@@ -53,24 +54,24 @@ def _control(option: int, value: int) -> None:
 
 
 def die_with_parent() -> None:
-  """The calling process is killed when the thread that started it ends."""
+  """Has the calling process killed when the thread that started it ends."""
   _control(_DIE_WITH_PARENT, 9)
 
 
 def hide_memory() -> None:
-  """Processes of the same user can neither trace nor read the calling one from here on."""
+  """Prevents processes of the same user from tracing or reading the calling process."""
   _control(_DUMPABLE, 0)
 
 
 def unshare() -> bool:
-  """New namespaces of everything; processes forked from here on are alone in theirs.
+  """Enters new namespaces of every kind, in which processes forked later are alone.
 
   Returns:
-    Whether there is a user namespace too. Root, which needs none to make the others, gets
-    none: it becomes another user instead.
+    Whether the process entered a user namespace as well. Root does not need one to create
+    the others and becomes another user instead.
 
   Raises:
-    OSError: if the system does not allow it.
+    OSError: if the system does not allow this.
   """
   kinds = _NEW_MOUNTS | _NEW_CGROUPS | _NEW_NAMES | _NEW_IPC | _NEW_PROCESSES | _NEW_NETWORK
   if os.geteuid() == 0 and _libc.unshare(kinds) == 0:
@@ -84,13 +85,13 @@ def unshare() -> bool:
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
-  raw = [x.encode() if x else None for x in (source, target, kind)]
-  found = _libc.mount(*raw, ctypes.c_ulong(flags), data.encode() or None)
-  _check(found, f"mount {source} on {target}")
+  arguments = [x.encode() if x else None for x in (source, target, kind)]
+  result = _libc.mount(*arguments, ctypes.c_ulong(flags), data.encode() or None)
+  _check(result, f"mount {source} on {target}")
 
 
 def _bind(root: str, path: str) -> None:
-  """Makes a file or folder readable, and no more, under the new root."""
+  """Makes a file or folder available under the new root, read-only."""
   target = root + path
   if os.path.isdir(path):
     os.makedirs(target, exist_ok=True)
@@ -100,20 +101,22 @@ def _bind(root: str, path: str) -> None:
   _mount(path, target, None, _BIND | _RECURSIVE)
   if path.startswith("/dev/"):
     return
-  found = os.statvfs(target).f_flag
-  kept = 0
+  current_flags = os.statvfs(target).f_flag
+  locked_flags = 0
   for name, flag in _LOCKED.items():
-    kept |= flag if found & getattr(os, name) else 0
-  flags = _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES | kept
+    locked_flags |= flag if current_flags & getattr(os, name) else 0
+  flags = _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES | locked_flags
   _mount("none", target, None, flags)
 
 
 def change_root(root: str, disk: int) -> None:
-  """A file system of its own: Python, the system's libraries, and an empty folder.
+  """Enters a new file system with Python, system libraries and an empty folder.
+
+  The working directory becomes `FOLDER`.
 
   Args:
-    root: an empty folder; nothing is written there that others see.
-    disk: bytes that can be written in `FOLDER`, which is where the process then is.
+    root: an empty folder to mount the file system on. Other processes see no change in it.
+    disk: number of bytes that can be written in `FOLDER`.
   """
   _mount("none", "/", None, _RECURSIVE | _PRIVATE)
   _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, "size=1m,mode=755")
@@ -123,15 +126,15 @@ def change_root(root: str, disk: int) -> None:
       os.symlink(os.readlink(path), root + path)
     elif os.path.isdir(path):
       _bind(root, path)
-  inside = os.path.realpath(sys.base_prefix)
-  for path in ("/usr", *([] if inside.startswith("/usr/") else [inside])):
+  python = os.path.realpath(sys.base_prefix)
+  for path in ("/usr", *([] if python.startswith("/usr/") else [python])):
     if path != "/":
       _bind(root, path)
   for name in ("null", "zero", "urandom"):
     _bind(root, f"/dev/{name}")
-  if inside != sys.base_prefix and not os.path.exists(root + sys.base_prefix):
+  if python != sys.base_prefix and not os.path.exists(root + sys.base_prefix):
     os.makedirs(os.path.dirname(root + sys.base_prefix), exist_ok=True)
-    os.symlink(inside, root + sys.base_prefix)
+    os.symlink(python, root + sys.base_prefix)
   os.mkdir(root + FOLDER)
   size = f"size={disk},nr_inodes=1024,mode=777"
   _mount("tmpfs", root + FOLDER, "tmpfs", _NO_SUID | _NO_DEVICES, size)
@@ -145,14 +148,14 @@ def change_root(root: str, disk: int) -> None:
 def set_limits(
   cpu_seconds: int, memory: int, file_size: int, processes: int, open_files: int
 ) -> None:
-  """Hard limits of the calling process and of those that it starts, each by itself.
+  """Sets hard limits of the calling process and of every process that it starts.
 
   Args:
-    cpu_seconds: of processor time.
-    memory: bytes of address space.
-    file_size: bytes of a file.
-    processes: of the user, threads included; root is exempt.
-    open_files: at a time.
+    cpu_seconds: processor time of a process, in seconds.
+    memory: address space of a process, in bytes.
+    file_size: size of a file, in bytes.
+    processes: number of the user's processes and threads; root is exempt.
+    open_files: number of file descriptors that a process has open at once.
   """
   limits = {
     resource.RLIMIT_CPU: cpu_seconds,
@@ -169,26 +172,28 @@ def set_limits(
 
 
 def drop_privileges(user: int, read_all: bool = False) -> None:
-  """Gives up capabilities, and root becomes a user that owns nothing.
+  """Drops all capabilities; root becomes a user that owns nothing.
 
   Args:
-    user: number that makes it another user than those of other sandboxes; negative to
-      stay root.
-    read_all: whether what was root may go on to read all files, where another user could
-      not read what Python needs.
+    user: number that distinguishes this sandbox's user from those of other sandboxes. If
+      it is negative, root stays root.
+    read_all: whether a process of root keeps the capability to read all files. It needs
+      this if other users cannot read Python's own files.
   """
   _control(_NO_NEW_PRIVILEGES, 1)
-  kept = _READ_ALL if read_all and os.geteuid() == 0 else 0
+  capabilities = _READ_ALL if read_all and os.geteuid() == 0 else 0
   if os.geteuid() == 0 and user >= 0:
     _control(_KEEP_CAPABILITIES, int(read_all))
     os.setgroups([])
     try:
       _become(_FIRST_USER + user)
-    except OSError:  # a container that knows only some users
+    except OSError:  # the container maps only a range of users
       _become(_NOBODY)
   if sys.platform == "linux":
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _check(_libc.capset(header, (ctypes.c_uint32 * 6)(kept, kept)), "capset")
+    _check(
+      _libc.capset(header, (ctypes.c_uint32 * 6)(capabilities, capabilities)), "capset"
+    )
 
 
 def _become(user: int) -> None:
@@ -197,7 +202,7 @@ def _become(user: int) -> None:
 
 
 def readable_by_others(path: str) -> bool:
-  """Whether any user can read a file of this name, by the modes of it and its folders."""
-  here = Path(path).resolve()
-  folders = all(folder.stat().st_mode & 0o001 for folder in here.parents)
-  return folders and bool(here.stat().st_mode & 0o004)
+  """Returns whether the modes of a file and of its folders let every user read it."""
+  file = Path(path).resolve()
+  reachable = all(folder.stat().st_mode & 0o001 for folder in file.parents)
+  return reachable and bool(file.stat().st_mode & 0o004)

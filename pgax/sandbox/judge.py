@@ -1,8 +1,8 @@
-"""The process that the tests run in: the tested code's functions are calls to another one.
+"""The process that runs the tests and calls the tested code in another process.
 
-No code of the candidate's runs here. A test that says `assert add(1, 2) == 3` sends the
-arguments to the candidate's process, reads plain data back and compares it here; the
-candidate sees neither the 3 nor the verdict, and can write neither.
+None of the candidate's code runs here. The test `assert add(1, 2) == 3` sends the arguments
+to the candidate's process, reads plain data back and compares it here. The candidate can
+neither read nor write the expected value and the verdict.
 """
 
 import ast
@@ -18,10 +18,10 @@ from pgax.sandbox.proxy import Candidate, UnsupportedError
 
 
 def _names(tree: ast.AST) -> tuple[set[str], set[str]]:
-  """Names that a test uses, and those of them that mean modules of the standard library.
+  """Returns the names that a test takes from the candidate and from the standard library.
 
-  Builtins are the real ones, and so is `math` in `math.isclose`: a candidate that defines
-  its own does not get to judge itself.
+  Builtins are always the real ones, and so is `math` in `math.isclose`. Otherwise a
+  candidate that defines its own could judge itself.
   """
   nodes = list(ast.walk(tree))
   used = {node.id for node in nodes if isinstance(node, ast.Name)} - set(dir(builtins))
@@ -32,37 +32,37 @@ def _names(tree: ast.AST) -> tuple[set[str], set[str]]:
 
 
 def _imports(tree: ast.AST) -> set[str]:
-  """Top-level modules that a test imports."""
+  """Returns the top-level modules that a test imports."""
   nodes = list(ast.walk(tree))
-  found = {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
-  found |= {n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module}
-  return {name.partition(".")[0] for name in found}
+  names = {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
+  names |= {n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module}
+  return {name.partition(".")[0] for name in names}
 
 
 def judge(tests: list[str], requests: int, responses: int, verdicts: int) -> None:
-  """Runs tests one by one, and says of each how it went.
+  """Runs tests one by one and reports the verdict of each.
 
   Args:
-    tests: sources; one that raises has failed.
-    requests: file descriptor of what the candidate reads.
-    responses: file descriptor of what it writes.
-    verdicts: file descriptor to which a line is written after each test: a JSON object
-      with `passed`; or `unsupported`, if the test is at fault.
+    tests: sources of the tests; a test that raises fails.
+    requests: file descriptor that the candidate reads requests from.
+    responses: file descriptor that the candidate writes responses to.
+    verdicts: file descriptor for one line per test. Each line is a JSON object with
+      `passed`, or with `unsupported` if the test itself is at fault.
   """
 
-  def tell(**told: Any) -> None:
-    os.write(verdicts, json.dumps(told).encode() + b"\n")
+  def report(**verdict: Any) -> None:
+    os.write(verdicts, json.dumps(verdict).encode() + b"\n")
 
   candidate = Candidate(requests, responses)
   try:
     programs = [ast.parse(test) for test in tests]
   except (SyntaxError, ValueError) as error:
-    tell(unsupported=f"a test is not valid Python: {error}")
+    report(unsupported=f"a test is not valid Python: {error}")
     return
   imported = {name for program in programs for name in _imports(program)}
   for name in sorted(imported):
     if importlib.util.find_spec(name) is None:
-      tell(unsupported=f"a test imports {name}, which is not there in the sandbox")
+      report(unsupported=f"a test imports {name}, which the sandbox does not have")
       return
   try:
     names = candidate.exchange({"op": "load"}).get("names")
@@ -70,23 +70,23 @@ def judge(tests: list[str], requests: int, responses: int, verdicts: int) -> Non
     for program in programs:
       try:
         _run(candidate, program, names)
-        tell(passed=True)
+        report(passed=True)
       except Exception:
-        tell(passed=False)
+        report(passed=False)
   except UnsupportedError as error:
-    tell(unsupported=str(error))
-  except BaseException:  # that of loading too
-    tell(passed=False)
+    report(unsupported=str(error))
+  except BaseException:  # including exceptions of loading the candidate
+    report(passed=False)
 
 
 def _run(candidate: Candidate, program: ast.Module, names: set[str]) -> None:
   namespace: dict[str, Any] = {"__name__": "tests"}
   used, modules = _names(program)
   for name in sorted(used & names):
-    told = candidate.exchange({"op": "global", "name": name})
-    # A capital letter is how a test says that it makes objects of a class.
+    response = candidate.exchange({"op": "global", "name": name})
+    # By convention, a test that uses a capitalized name creates objects of that class.
     origin = "class" if name.lstrip("_")[:1].isupper() else "name"
-    namespace[name] = candidate.value(told.get("value"), origin)
+    namespace[name] = candidate.value(response.get("value"), origin)
   for name in sorted(modules):
     namespace[name] = importlib.import_module(name)
   exec(compile(program, "<tests>", "exec"), namespace)

@@ -1,12 +1,14 @@
-"""The program that goes into a sandbox: `python -I -S launcher.py TASK READY`.
+"""The program that enters a sandbox: `python -I -S launcher.py TASK READY`.
 
-It reads what to do from a file that is open as TASK, isolates itself, writes a byte to
-READY and does it. Where there is no byte the sandbox could not be made. Nothing of pgax is
-loaded but the files beside this one, and no package that is installed.
+TASK and READY are file descriptors. The program reads its task from TASK, isolates itself,
+writes one byte to READY and runs the task. Without that byte, the sandbox could not be
+created. The program imports neither installed packages nor any part of pgax except the
+files beside it.
 
-The code is never the first process of its namespace, whose end is that of all others: that
-one waits here, dies with its parent, stays in its process group, and can be neither traced
-nor signalled by the code, which can undo all of that for itself.
+The tested code never runs in the first process of its namespace, because all other
+processes end with that one. The first process waits here, dies with its parent and stays in
+its process group. The tested code can undo all of this for itself, but it can neither trace
+nor signal the first process.
 """
 
 import json
@@ -18,8 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-def _load_neighbours() -> None:
-  """Lets files beside this one be imported by their names, without importing pgax."""
+def _make_neighbors_importable() -> None:
+  """Makes the files beside this one importable by name without importing pgax."""
   for name in ("pgax", "pgax.sandbox"):
     sys.modules[name] = types.ModuleType(name)
   here = os.path.dirname(os.path.abspath(__file__))
@@ -27,7 +29,7 @@ def _load_neighbours() -> None:
 
 
 def _program(task: dict[str, Any]) -> Callable[[], None]:
-  """What to do inside; whatever it takes of pgax is loaded here, while it can be read."""
+  """Returns the task as a function; imports what it needs while files are readable."""
   match task["role"]:
     case "script":
       return lambda: _run_script(task["code"])
@@ -53,27 +55,27 @@ def _run_script(code: str) -> None:
 
 
 def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
-  """Returns in a new process; the calling one waits for its end, and ends like it."""
+  """Returns in a new process; the caller waits for it and exits with its status."""
   process = os.fork()
   if not process:
     isolation.die_with_parent()
     return
   for fd in fds:
-    os.close(fd)  # or the other side would never see the end of it
-  # The first process of a namespace gets no signal from inside that it does not handle.
+    os.close(fd)  # otherwise the other side would never read an end of file
+  # The first process of a namespace receives only those signals that it handles.
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   isolation.hide_memory()
   isolation.drop_privileges(-1)
-  isolation.die_with_parent()  # should other privileges have cleared it
+  isolation.die_with_parent()  # a change of privileges clears this setting
   while True:
-    ended, status = os.wait()  # orphans end here too
+    ended, status = os.wait()  # this process adopts orphans too
     if ended == process:
       os._exit(os.waitstatus_to_exitcode(status) % 256)
 
 
 def main() -> None:
-  """Isolates the process, and runs what it is given."""
-  _load_neighbours()
+  """Isolates the process and runs its task."""
+  _make_neighbors_importable()
   from pgax.sandbox import isolation
 
   with os.fdopen(int(sys.argv[1])) as file:
@@ -85,13 +87,13 @@ def main() -> None:
     isolation.die_with_parent()
     limits, user, read_all = task["limits"], os.getpid(), False
     if task["level"] == "namespaces":
-      # Two that wait are of the same user, where there is a user namespace.
+      # In a user namespace, the two waiting processes belong to the same user.
       limits["processes"] += 2 * isolation.unshare()
       _fork(isolation, fds)
       isolation.change_root(task["folder"], limits["file_size"])
     elif task["level"] == "bubblewrap":
       limits["processes"] += 1
-      user = -1  # which it allows nobody to change
+      user = -1  # bubblewrap does not allow changing the user
       os.chdir(isolation.FOLDER)
     else:
       os.chdir(task["folder"])
@@ -101,8 +103,8 @@ def main() -> None:
     _fork(isolation, fds)
     isolation.set_limits(**limits)
     isolation.drop_privileges(user, read_all)
-    isolation.die_with_parent()  # becoming another user has cleared it
-    # From here on the code is to blame: said once, before it can say anything itself.
+    isolation.die_with_parent()  # becoming another user clears this setting
+    # Failures after this byte are the fault of the tested code, which has not run yet.
     os.write(ready, b"1")
     os.close(ready)
   except BaseException as error:
@@ -112,7 +114,7 @@ def main() -> None:
 
 
 def _finish(program: Callable[[], None]) -> None:
-  """Ends as Python does, but with no more than a status."""
+  """Runs the task and exits with its status, without any cleanup."""
   status = 0
   try:
     program()

@@ -1,4 +1,4 @@
-"""Operators that can be asked of an object in another process, by their names."""
+"""Operators that a proxy forwards to an object in another process, by name."""
 
 import operator
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
   return lambda x, y: function(y, x)
 
 
-# Also with the other side first, as in `radd`, and in place, as in `iadd`.
+# Includes reflected operators, such as `radd`, and in-place ones, such as `iadd`.
 BINARY: dict[str, Callable] = {}
 for _name in _ARITHMETIC:
   BINARY[_name] = getattr(operator, _name)

@@ -1,4 +1,4 @@
-"""Objects of the candidate's process, as they are in that of the tests."""
+"""Proxies that represent the candidate's objects in the process of the tests."""
 
 import builtins
 import contextlib
@@ -8,28 +8,31 @@ from typing import Any, Literal
 from pgax.sandbox.channel import ChannelError, decode, encode, receive, send
 from pgax.sandbox.operators import BINARY, COMPARISONS, UNARY
 
-# Where an object is from, as the test says and not the candidate: a global that the test
-# names, or an attribute of what is not empty here; a global with the name of a class; an
-# object that the test made of that; and what the candidate gave back, which is empty.
+# Origin of an object, which depends on the test alone and never on the candidate:
+# - "name": a global that the test names, or an attribute of an object that has an origin;
+# - "class": a global whose name is that of a class;
+# - "object": an object that the test created by calling such a class;
+# - "": anything else that the candidate returned.
 Origin = Literal["name", "class", "object", ""]
 
 
 class GoneError(BaseException):
-  """The candidate's process is of no more use; no `except Exception` of a test hides it."""
+  """The candidate's process is unusable; no `except Exception` in a test hides this."""
 
 
 class UnsupportedError(BaseException):
-  """A test does what can't be done from another process: the test's fault."""
+  """A test is at fault: it does something that does not work across processes."""
 
 
 class Proxy:
   """An object of the candidate's process.
 
-  It can be called, asked for attributes and items, iterated over, entered, and turned into
-  text. It can't be compared for equality: whether two of its objects are equal, only the
-  candidate could say. Its operators are asked for only where the test has made it of a
-  class, so that they are what is tested: of what a function gave back, in `f(2) - 5` or
-  `5 in f(2)`, they would be told the expected value, and say what the test wants to see.
+  A proxy supports calls, attributes, items, iteration, `with` and conversion to text. It
+  does not support equality, because only the candidate could decide whether two of its
+  objects are equal. Operators work only on objects that the test itself created from a
+  class, since only then are they what is tested. On an object that a function returned, as
+  in `f(2) - 5` or `5 in f(2)`, they would reveal the expected value to the candidate, which
+  could return whatever the test expects.
   """
 
   __slots__ = ("_candidate", "_number", "_origin")
@@ -74,8 +77,8 @@ class Proxy:
     return self._candidate.ask("builtin", self, name="repr")
 
   def __iter__(self) -> Iterator:
-    found = self._candidate.ask("builtin", self, name="iter")
-    return found if type(found) is Proxy else iter(found)
+    iterator = self._candidate.ask("builtin", self, name="iter")
+    return iterator if type(iterator) is Proxy else iter(iterator)
 
   def __next__(self) -> Any:
     return self._candidate.ask("builtin", self, name="next")
@@ -98,20 +101,20 @@ class Proxy:
     return self._candidate.ask("builtin", self, name="enter")
 
   def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-    """Never keeps an exception back, which may be that of an `assert`, nor replaces it."""
+    """Never suppresses or replaces an exception, which may come from an `assert`."""
     with contextlib.suppress(*([Exception] if kind else [])):
       self._candidate.ask("builtin", self, name="exit")
 
 
 def _operator(name: str) -> Callable[..., Any]:
   def method(self: Proxy, *other: Any) -> Any:
-    # A number or text that it is compared with would be told as the expected value is.
-    told = name in COMPARISONS and type(other[0]) is not Proxy
-    if self._origin == "object" and not told:
+    # A comparison with plain data would reveal the expected value to the candidate.
+    reveals = name in COMPARISONS and type(other[0]) is not Proxy
+    if self._origin == "object" and not reveals:
       return self._candidate.ask("builtin", self, other, name=name, origin="object")
     if other:
       return NotImplemented
-    raise TypeError(f"{name} of what the tested code gave back")
+    raise TypeError(f"{name} is not supported on an object that the tested code returned")
 
   return method
 
@@ -121,45 +124,45 @@ for _name in (*UNARY, *COMPARISONS, *BINARY):
 
 
 class Candidate:
-  """The other process.
+  """The connection to the candidate's process.
 
   Args:
-    requests: file descriptor to write to.
-    responses: file descriptor to read from.
+    requests: file descriptor that requests are written to.
+    responses: file descriptor that responses are read from.
   """
 
   def __init__(self, requests: int, responses: int):
     self._requests, self._responses = requests, responses
 
   def exchange(self, request: dict) -> dict:
-    """One request and its answer; exceptions of the candidate's are raised here."""
+    """Sends a request and returns its response; raises exceptions of the candidate."""
     try:
       send(self._requests, request)
-      told = receive(self._responses)
-      if not isinstance(told, dict):
-        raise ChannelError("an answer is an object")
-      if "error" not in told:
-        return told
-      name, text = map(str, told["error"])
+      response = receive(self._responses)
+      if not isinstance(response, dict):
+        raise ChannelError("a response must be an object")
+      if "error" not in response:
+        return response
+      name, text = map(str, response["error"])
     except (ChannelError, OSError, TypeError, ValueError) as error:
       raise GoneError(str(error)) from None
     kind = getattr(builtins, name, None)
     usable = isinstance(kind, type) and issubclass(kind, Exception)
     if kind is StopIteration and request.get("name") != "next":
-      usable = False  # it would end a `map` of the test's early, and with it what it checks
+      usable = False  # it would end a `map` in the test early, and skip its checks
     try:
-      raised = kind(text) if usable else Exception(f"{name}: {text}")
-    except TypeError:  # those of Unicode take more arguments
-      raised = Exception(f"{name}: {text}")
-    raise raised
+      exception = kind(text) if usable else Exception(f"{name}: {text}")
+    except TypeError:  # Unicode errors take more arguments
+      exception = Exception(f"{name}: {text}")
+    raise exception
 
   def value(self, encoded: Any, origin: Origin = "") -> Any:
-    """What an answer stands for; `origin` is that of the whole, not of its parts."""
+    """Decodes a value; `origin` applies to the value itself and not to its elements."""
     try:
-      found = decode(encoded, lambda number: Proxy(self, number))
+      decoded = decode(encoded, lambda number: Proxy(self, number))
     except (ChannelError, RecursionError) as error:
       raise GoneError(str(error)) from None
-    return Proxy(self, found._number, origin) if type(found) is Proxy else found
+    return Proxy(self, decoded._number, origin) if type(decoded) is Proxy else decoded
 
   def ask(
     self,
@@ -170,37 +173,50 @@ class Candidate:
     name: str = "",
     origin: Origin = "",
   ) -> Any:
-    """Something of an object of its own; see `candidate.serve`."""
+    """Requests an operation on one of the candidate's objects.
+
+    Args:
+      op: kind of operation; see `candidate.serve`.
+      target: object of the candidate.
+      args: positional arguments. Lists, dictionaries, sets and byte arrays are updated in
+        place as the candidate changed them.
+      kwargs: keyword arguments, updated like `args`.
+      name: name of the builtin, for builtin operations.
+      origin: origin of the result.
+
+    Returns:
+      The result: plain data, or a proxy.
+    """
 
     def number(value: Any) -> int:
       if type(value) is Proxy:
         return value._number
-      # What the candidate gave back may be of any class, and is no fault of the test's.
+      # The class of an object that the candidate returned is not the test's fault.
       kind = UnsupportedError if target._origin else TypeError
       raise kind(
-        f"a test gives a {type(value).__name__} to the tested code; it can give plain data "
-        "only"
+        f"a test passes a {type(value).__name__} to the tested code; only plain data can "
+        "be passed"
       )
 
     kwargs = kwargs or {}
     request = {"op": op, "target": target._number, "name": name}
     request |= {"args": encode(list(args), number), "kwargs": encode(kwargs, number)}
-    told = self.exchange(request)
-    changed = self.value(told.get("args"))
-    for mine, theirs in zip(args, changed if type(changed) is list else (), strict=False):
-      _update(mine, theirs)
-    changed = self.value(told.get("kwargs"))
-    for key in set(kwargs) & set(changed if type(changed) is dict else ()):
-      _update(kwargs[key], changed[key])
-    return self.value(told.get("value"), origin)
+    response = self.exchange(request)
+    new = self.value(response.get("args"))
+    for argument, new_argument in zip(args, new if type(new) is list else (), strict=False):
+      _update(argument, new_argument)
+    new = self.value(response.get("kwargs"))
+    for key in set(kwargs) & set(new if type(new) is dict else ()):
+      _update(kwargs[key], new[key])
+    return self.value(response.get("value"), origin)
 
 
-def _update(mine: Any, theirs: Any) -> None:
-  """Makes an argument what the candidate has made of it, if it can be changed in place."""
-  if type(mine) is not type(theirs):
+def _update(argument: Any, new: Any) -> None:
+  """Updates an argument of a mutable type to its value in the candidate's process."""
+  if type(argument) is not type(new):
     return
-  if isinstance(mine, (list, bytearray)):
-    mine[:] = theirs
-  elif isinstance(mine, (dict, set)):
-    mine.clear()
-    mine.update(theirs)
+  if isinstance(argument, (list, bytearray)):
+    argument[:] = new
+  elif isinstance(argument, (dict, set)):
+    argument.clear()
+    argument.update(new)

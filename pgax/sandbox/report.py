@@ -1,4 +1,4 @@
-"""What a sandbox isolates on this machine: tried out, not assumed."""
+"""Reports what a sandbox isolates on this machine, by attempting each kind of access."""
 
 import dataclasses
 import functools
@@ -9,53 +9,54 @@ import tempfile
 import time
 from pathlib import Path
 
-from pgax.sandbox.process import Level, Limits, Process, SandboxError, best_level
+from pgax.sandbox.levels import best_level
+from pgax.sandbox.process import Level, Limits, Process, SandboxError
 
-# Small enough to be reached at no cost, and far below what the attempts go to.
+# Cheap to reach, and far below what the probe attempts.
 _LIMITS = Limits(seconds=10.0, memory=256 * 2**20, processes=8, file_size=2**16)
 _ATTEMPTS = 24
 _PROBE = """
 import json, os, socket, time
-known = json.loads(input())
+targets = json.loads(input())
 
-def tried(attempt):
+def succeeds(attempt):
   try:
     return bool(attempt())
   except (OSError, MemoryError):
     return False
 
 def connect():
-  with socket.create_connection(("127.0.0.1", known["port"]), timeout=1):
+  with socket.create_connection(("127.0.0.1", targets["port"]), timeout=1):
     return True
 
 def read():
-  with open(known["file"]) as file:
-    return file.read() == known["secret"]
+  with open(targets["file"]) as file:
+    return file.read() == targets["secret"]
 
 def write():
-  with open(known["folder"] + "/written", "w"):
+  with open(targets["folder"] + "/written", "w"):
     return True
 
 def environment():
-  with open("/proc/%d/environ" % known["process"], "rb") as file:
+  with open("/proc/%d/environ" % targets["process"], "rb") as file:
     return bool(file.read()) or bool(set(os.environ) - {"LC_CTYPE"})
 
 def signal():
-  os.kill(known["process"], 0)
+  os.kill(targets["process"], 0)
   return True
 
 def memory():
-  return len(bytearray(known["memory"] + 1))
+  return len(bytearray(targets["memory"] + 1))
 
 def size():
   with open("large", "wb") as file:
-    file.write(bytes(known["size"] + 1))
+    file.write(bytes(targets["size"] + 1))
   return True
 
 def processes():
   children = []
   try:
-    for _ in range(known["attempts"]):
+    for _ in range(targets["attempts"]):
       child = os.fork()
       if not child:
         time.sleep(5)
@@ -66,27 +67,31 @@ def processes():
   for child in children:
     os.kill(child, 9)
     os.waitpid(child, 0)
-  return len(children) >= known["attempts"]
+  return len(children) >= targets["attempts"]
 
 attempts = [connect, read, write, environment, signal, memory, size, processes]
-print(json.dumps({attempt.__name__: tried(attempt) for attempt in attempts}))
+print(json.dumps({attempt.__name__: succeeds(attempt) for attempt in attempts}))
 """
+
+
+class IsolationWarning(UserWarning):
+  """Untrusted code runs with weaker isolation than this library offers elsewhere."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """What code in a sandbox was kept from, when it tried.
+  """Which attempts of code in a sandbox were blocked.
 
   Attributes:
-    level: how it was isolated.
-    network: connecting to a server on this machine.
-    reading: reading a file of the user's that others may read.
-    writing: writing to a folder that others may write to.
-    environment: reading the environment of the process that started it.
-    processes: sending signals to that process.
-    memory: taking more memory than the limit, in one process.
-    file_size: writing more to a file than the limit.
-    process_count: starting more processes than the limit.
+    level: isolation level of the sandbox.
+    network: whether it could not connect to a server on this machine.
+    reading: whether it could not read a world-readable file of the user.
+    writing: whether it could not write to a world-writable folder.
+    environment: whether it could not read the environment of the process that started it.
+    processes: whether it could not send signals to that process.
+    memory: whether one process could not allocate more memory than the limit.
+    file_size: whether it could not write more to a file than the limit.
+    process_count: whether it could not start more processes than the limit.
   """
 
   level: Level
@@ -100,44 +105,46 @@ class Report:
   process_count: bool
 
   def __str__(self) -> str:
-    """A statement for people."""
-    kept = [name for name, value in vars(self).items() if value is True]
-    open_ = [name for name, value in vars(self).items() if value is False]
-    lines = [f"model-written code is isolated by {self.level} on this machine"]
-    lines.append(f"isolated, as tried: {', '.join(kept) or 'nothing'}")
-    lines.append(f"NOT isolated: {', '.join(open_) or 'nothing that was tried'}")
+    """Returns a readable summary."""
+    blocked = [name for name, value in vars(self).items() if value is True]
+    allowed = [name for name, value in vars(self).items() if value is False]
+    lines = [f"untrusted code is isolated by {self.level} on this machine"]
+    lines.append(f"isolated, as tested: {', '.join(blocked) or 'nothing'}")
+    lines.append(f"NOT isolated: {', '.join(allowed) or 'nothing that was tested'}")
     lines.append(
       "never isolated: system calls are not filtered, limits on memory and processor time "
-      "are of each process, and Python and the system's libraries can be read"
+      "apply to each process separately, and Python and system libraries are readable"
     )
     if not self.processes:
       lines.append(
-        "code that attacks the process that scores it could stop it, or forge its verdict"
+        "code that attacks the process that judges it could stop it or forge its verdict"
       )
     if self.level == "limits":
-      lines.append("a process that leaves its session outlives its scoring")
+      lines.append("a process that leaves its session survives the sandbox")
     return "; ".join(lines)
 
 
 @functools.cache
 def isolation_report(level: Level | None = None) -> Report:
-  """Tries what code in a sandbox can reach on this machine; once a process.
+  """Tests what code in a sandbox can reach on this machine.
+
+  The result is cached for the lifetime of the process.
 
   Args:
-    level: how to isolate it; None for what `Code` takes.
+    level: isolation level to test; None for the strongest one that works.
 
   Returns:
     A `Report`.
 
   Raises:
-    SandboxError: if the level does not work here.
+    SandboxError: if the level does not work on this machine.
   """
   level = level or best_level()
   with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as s:
     os.chmod(folder, 0o777)
     file = Path(folder, "file")
     file.write_text("a secret")
-    known = {
+    targets = {
       "port": s.getsockname()[1],
       "file": str(file),
       "secret": "a secret",
@@ -148,10 +155,10 @@ def isolation_report(level: Level | None = None) -> Report:
       "attempts": _ATTEMPTS,
     }
     task = {"role": "script", "code": _PROBE}
-    with Process(task, _LIMITS, level, stdin=json.dumps(known)) as process:
+    with Process(task, _LIMITS, level, stdin=json.dumps(targets)) as process:
       status = process.wait(time.monotonic() + _LIMITS.seconds)
       if status != 0:
-        raise SandboxError(f"what {level!r} isolates can't be found out: status {status}")
+        raise SandboxError(f"the probe of level {level!r} failed with status {status}")
       reached = json.loads(process.output())
   return Report(
     level=level,

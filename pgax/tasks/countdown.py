@@ -1,27 +1,92 @@
-"""Countdown: reach a number with given operands; generated, with worked searches."""
+"""Countdown: reach a target with given numbers; generated problems and their verifier."""
 
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from pgax.tasks.addition import HELD_OUT_FRACTION, Task
+from pgax.data.task import HELD_OUT_FRACTION, Task
 from pgax.data.templates import fill
+from pgax.rewards.answers import tagged_answer
+from pgax.rewards.expressions import parse_expression
 from pgax.rewards.math import MARKER
-from pgax.types import Example
+from pgax.types import NO_METADATA, Example
 
-_OPERATORS = "+-*"  # division would have to come out even
-# With more operands the pupil would have to choose from tens of thousands of expressions.
+_OPERATORS = "+-*"  # quotients would have to be integers
+# With more operands, the demonstrator would choose from tens of thousands of expressions.
 _MAX_OPERANDS, _MAX_LARGEST = 4, 1000
-# For one problem. Where there are any, one draw in 729 makes one at the worst (the held-out
-# split of 3 operands up to 9 with `-`); so many are in vain only where there are none.
+# Limit of draws per problem. Among settings that have problems, at worst one draw in 729
+# yields one (the held-out split of 3 operands up to 9 with `-`), so only settings without
+# problems exceed the limit.
 _MAX_DRAWS = 30_000
 
 
+@dataclasses.dataclass(frozen=True)
+class Countdown:
+  """Scores whether an expression of the given numbers reaches the target.
+
+  The expression is the contents of the last `<answer>...</answer>`, or else the rest of the
+  line after the last `####`, or else the entire completion. `parse_expression` evaluates it
+  exactly. Source of the rules: TinyZero (Pan et al. 2025).
+
+  Attributes:
+    use_all: whether every number must be used exactly once, as in TinyZero; otherwise at
+      most once, as on television.
+    format_score: reward of an expression of the right numbers that misses the target; 0.1
+      in TinyZero.
+  """
+
+  use_all: bool = True
+  format_score: float = 0.0
+
+  def __post_init__(self):
+    if not math.isfinite(self.format_score):
+      raise ValueError(f"format_score is {self.format_score}; it must be finite")
+
+  def __call__(
+    self,
+    prompt: str,
+    completion: str,
+    ground_truth: str,
+    metadata: Mapping[str, Any] = NO_METADATA,
+  ) -> dict[str, float]:
+    """Scores a completion.
+
+    Args:
+      prompt: not used.
+      completion: text to score.
+      ground_truth: the target, an integer as text.
+      metadata: `numbers`, the given numbers.
+
+    Returns:
+      `reward`; `accuracy`, 1.0 if the expression reaches the target and 0.0 otherwise; and
+      `format`, 1.0 if it is an expression of the given numbers and 0.0 otherwise.
+
+    Raises:
+      ValueError: if the ground truth is not an integer or no numbers are given.
+    """
+    del prompt
+    if "numbers" not in metadata:
+      raise ValueError(f"the metadata has the keys {sorted(metadata)} and no 'numbers'")
+    target, given = int(ground_truth), Counter(map(int, metadata["numbers"]))
+    expression = parse_expression(tagged_answer(completion))
+    used = Counter(expression.numbers) if expression else None
+    formatted = used is not None and (used == given if self.use_all else used <= given)
+    correct = formatted and expression.value == target
+    return {
+      "reward": 1.0 if correct else self.format_score * formatted,
+      "accuracy": float(correct),
+      "format": float(formatted),
+    }
+
+
 def _value(numbers: Sequence[int], operators: Sequence[str]) -> int:
-  """Value of `n o n o n ...`, products first."""
+  """Evaluates `n o n o n ...`, products first."""
   total, sign, product = 0, 1, numbers[0]
   for number, operator in zip(numbers[1:], operators, strict=True):
     if operator == "*":
@@ -32,14 +97,14 @@ def _value(numbers: Sequence[int], operators: Sequence[str]) -> int:
   return total + sign * product
 
 
-def _written(numbers: Sequence[int], operators: Sequence[str]) -> str:
+def _expression(numbers: Sequence[int], operators: Sequence[str]) -> str:
   return str(numbers[0]) + "".join(
     f"{operator}{number}" for operator, number in zip(operators, numbers[1:], strict=True)
   )
 
 
 def is_held_out(numbers: Sequence[int], target: int) -> bool:
-  """Whether a problem belongs to the held-out split, whatever the order of its numbers."""
+  """Returns whether a problem is held out; the order of its numbers does not matter."""
   text = f"{sorted(numbers)} {target}".encode()
   number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
   return number % 1000 < 1000 * HELD_OUT_FRACTION
@@ -47,18 +112,18 @@ def is_held_out(numbers: Sequence[int], target: int) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class CountdownProblems:
-  """Problems of one split, in random access: each a function of its index and the seed.
+  """Random access to problems of one split, each a function of its index and the seed.
 
   Attributes:
     size: number of problems.
-    held_out: which split.
-    operands: how many numbers are given.
-    largest: of them.
-    operators: see `countdown`.
-    patience: see `countdown`.
-    tries: see `countdown`.
-    template: see `countdown`.
-    seed: of everything random.
+    held_out: whether this is the held-out split.
+    operands: number of given numbers.
+    largest: upper bound of the given numbers.
+    operators: operators of the solutions; see `countdown`.
+    patience: patience of the demonstrator; see `countdown`.
+    tries: maximum number of expressions in a solution; see `countdown`.
+    template: prompt with `{prompt}` in place of the question.
+    seed: random seed.
   """
 
   size: int
@@ -88,10 +153,16 @@ class CountdownProblems:
     )
 
   def draw(self, rng: np.random.Generator) -> tuple[list[int], int]:
-    """Numbers and a target of this split.
+    """Draws the numbers and the target of a problem of this split.
+
+    Args:
+      rng: random generator.
+
+    Returns:
+      The numbers and the target.
 
     Raises:
-      ValueError: if there are none.
+      ValueError: if the split has no problems.
     """
     for _ in range(_MAX_DRAWS):
       numbers = rng.integers(1, self.largest + 1, self.operands).tolist()
@@ -101,29 +172,29 @@ class CountdownProblems:
         return numbers, target
     raise ValueError(
       f"operands is {self.operands}, largest is {self.largest} and operators is "
-      f"{self.operators!r}: none of {_MAX_DRAWS} draws makes a problem of the "
+      f"{self.operators!r}: none of {_MAX_DRAWS} draws is a problem of the "
       f"{'held-out' if self.held_out else 'training'} split; allow larger numbers or "
       "other operators"
     )
 
   def _search(self, numbers: list[int], target: int, rng: np.random.Generator) -> str:
-    """Expressions tried in a random order, and the answer that the pupil gives."""
+    """Returns expressions tried in random order and the demonstrator's answer."""
     orders = {
       tuple(numbers[i] for i in order)
       for order in itertools.permutations(range(len(numbers)))
     }
     signs = list(itertools.product(self.operators, repeat=len(numbers) - 1))
     candidates = list(itertools.product(sorted(orders), signs))
-    steps, seen = [], set()
+    steps, values = [], set()
     for index in rng.permutation(len(candidates)).tolist():
-      written, value = _written(*candidates[index]), _value(*candidates[index])
-      if value in seen:
+      expression, value = _expression(*candidates[index]), _value(*candidates[index])
+      if value in values:
         continue
-      steps.append(f"{written}={value} {'yes' if value == target else 'no'}")
-      seen.add(value)
+      steps.append(f"{expression}={value} {'yes' if value == target else 'no'}")
+      values.add(value)
       if value == target or len(steps) == self.tries or rng.random() >= self.patience:
         break
-    return f"{' '.join(steps)} {MARKER} {written}"
+    return f"{' '.join(steps)} {MARKER} {expression}"
 
 
 def countdown(
@@ -137,32 +208,34 @@ def countdown(
   held_out_size: int = 1000,
   seed: int = 0,
 ) -> Task:
-  """Reach a number with given operands, each used once; `rewards.Countdown` scores it.
+  """Problems of reaching a target with given numbers, each used once.
 
-  The worked solutions are those of a pupil who tries expressions at random, computes each,
-  says whether it has the value that is asked for, repeats no value, and answers with the
-  last one: when that was right, when the patience is at its end, or after `tries`.
-  Imitation copies the impatience; the reward, which sees the answer only, is what teaches
-  to go on and to try what is promising. Every problem can be solved without brackets and
-  division. Source of the task: TinyZero (Pan et al. 2025).
+  `Countdown` scores a solution. The solutions are those of a demonstrator who tries random
+  expressions with different values, computes each, and says whether it reaches the target.
+  The demonstrator answers with the last expression, which is either right or the one at
+  which patience or `tries` ran out. Supervised training copies the impatience. Only the
+  reward, which depends on the answer alone, teaches the policy to continue and to try
+  promising expressions. Every problem has a solution without parentheses and division.
+  Source of the task: TinyZero (Pan et al. 2025).
 
   Args:
-    operands: how many numbers are given, from 2 to 4.
-    largest: of them, from 2 to 1000; the smallest is 1.
-    operators: those that solutions are made of, some of `+-*`; the reward allows `/` too.
-    patience: chance that the pupil goes on after an expression that is wrong, in [0, 1].
-    tries: most expressions that the pupil tries.
-    template: the prompt, with `{prompt}` where `3 4 5 = 23` stands.
+    operands: number of given numbers, from 2 to 4.
+    largest: upper bound of the given numbers, from 2 to 1000; the lower bound is 1.
+    operators: operators of the solutions, some of `+-*`; the reward also allows `/`.
+    patience: probability that the demonstrator continues after a wrong expression, in
+      [0, 1].
+    tries: maximum number of expressions that the demonstrator tries.
+    template: prompt with `{prompt}` in place of the question, such as `3 4 5 = 23`.
     train_size: number of training problems.
-    held_out_size: number of problems to be judged by; of all problems, whatever the order
-      of their numbers, a tenth is held out.
-    seed: of everything random.
+    held_out_size: number of held-out problems. A tenth of all possible problems can be held
+      out; the order of their numbers does not matter.
+    seed: random seed.
 
   Returns:
     A `Task`.
 
   Raises:
-    ValueError: if an argument is out of its range, or a split has no problems.
+    ValueError: if an argument is out of range, or a split has no problems.
   """
   for name, value, low, high in (
     ("operands", operands, 2, _MAX_OPERANDS),
@@ -176,11 +249,11 @@ def countdown(
     if not low <= value <= high:
       raise ValueError(f"{name} is {value}; it must be in [{low}, {high}]")
   if not operators or set(operators) - set(_OPERATORS):
-    raise ValueError(f"operators is {operators!r}; allowed are some of {_OPERATORS!r}")
-  fill(template, "")
+    raise ValueError(f"operators is {operators!r}; it must be some of {_OPERATORS!r}")
+  fill(template, "")  # checks the template
   settings = (operands, largest, operators, patience, tries, template, seed)
   train = CountdownProblems(train_size, False, *settings)
   held_out = CountdownProblems(held_out_size, True, *settings)
   for problems in (train, held_out):
-    problems.draw(np.random.default_rng(seed))  # refuses what has no problems
+    problems.draw(np.random.default_rng(seed))  # checks that the split has problems
   return Task(train, held_out)

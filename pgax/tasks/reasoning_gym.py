@@ -1,30 +1,157 @@
-"""Problems of reasoning-gym, generated as they are asked for; an extra."""
+"""Tasks of reasoning-gym: generated problems and their verifiers; an extra."""
 
 import dataclasses
+import functools
+import importlib.util
+import json
+import math
 import random
 from collections.abc import Mapping
 from typing import Any
 
 from pgax.data.task import Task
 from pgax.data.templates import fill
-from pgax.tasks.reasoning_gym import make_dataset
-from pgax.types import Example
+from pgax.rewards.answers import tagged_answer
+from pgax.types import NO_METADATA, Example
 
-# How often a training problem that is a held-out one is drawn again.
-_REDRAWS = 7
+# Tasks whose verifiers pass the answer to Python's `eval`, or to sympy's parser, which
+# calls `eval` (reasoning-gym 0.1.25). The answer may be anything, such as a call of
+# `os.system`.
+EVALUATING = frozenset(
+  {
+    "binary_matrix",
+    "countdown",
+    "intermediate_integration",
+    "n_queens",
+    "polynomial_multiplication",
+    "puzzle24",
+    "simple_integration",
+    "spiral_matrix",
+    "string_insertion",
+  }
+)
+# How often a training problem is drawn again if it is a held-out one.
+_MAX_REDRAWS = 7
+
+
+def _require_reasoning_gym() -> None:
+  """Checks that reasoning-gym is installed, without importing it."""
+  if importlib.util.find_spec("reasoning_gym") is None:
+    raise ValueError("reasoning-gym is not installed: pip install 'pgax[reasoning_gym]'")
+
+
+def _make_dataset(name: str, settings: Mapping[str, Any]) -> Any:
+  """Creates a `reasoning_gym.dataset.ProceduralDataset`.
+
+  Args:
+    name: name of the task, such as `chain_sum`.
+    settings: fields of the task's configuration, including `seed` and `size`.
+
+  Returns:
+    The dataset.
+
+  Raises:
+    ValueError: if the task does not know the name, a setting or its value.
+  """
+  _require_reasoning_gym()
+  from reasoning_gym.factory import DATASETS  # slow to import
+
+  names = sorted(DATASETS.keys() - {"composite"})  # use `data.mixture` instead
+  if name not in names:
+    raise ValueError(f"the task is {name!r}; allowed are {', '.join(names)}")
+  dataset, make_config = DATASETS[name]
+  allowed = sorted(field.name for field in dataclasses.fields(make_config))
+  for setting in settings:
+    if setting not in allowed:
+      raise ValueError(
+        f"{name} has no setting {setting!r}; allowed are {', '.join(allowed)}"
+      )
+  try:
+    return dataset(make_config(**settings))
+  except (AssertionError, TypeError) as error:
+    raise ValueError(f"{name} rejects {dict(settings)}: {error}") from None
+
+
+@functools.lru_cache(maxsize=32)
+def _verifier(name: str, settings: str) -> Any:
+  return _make_dataset(name, json.loads(settings) | {"seed": 0, "size": 1})
+
+
+@dataclasses.dataclass(frozen=True)
+class ReasoningGym:
+  """Scores an answer by the verifier of the problem's task.
+
+  The answer is the contents of the last `<answer>...</answer>`, or else the rest of the
+  line after the last `####`, or else the entire completion. Some verifiers give partial
+  rewards.
+
+  Attributes:
+    evaluate: whether to allow verifiers that evaluate the answer as Python (`EVALUATING`).
+      Model-written code then runs without a sandbox in the process that scores it.
+  """
+
+  evaluate: bool = False
+
+  def __post_init__(self):
+    _require_reasoning_gym()
+
+  def __call__(
+    self,
+    prompt: str,
+    completion: str,
+    ground_truth: str,
+    metadata: Mapping[str, Any] = NO_METADATA,
+  ) -> dict[str, float]:
+    """Scores a completion.
+
+    Args:
+      prompt: not used.
+      completion: text to score.
+      ground_truth: not used, because the verifier knows the answer.
+      metadata: `task`, its name; `settings` of the task; and `entry`, the problem as
+        reasoning-gym generated it.
+
+    Returns:
+      `reward`, in [0, 1], or nan if the verifier fails on the answer; and `accuracy`, 1.0
+      if the full reward is given and 0.0 otherwise, or nan.
+
+    Raises:
+      ValueError: if the metadata is not that of `reasoning_gym`, or the task is one of
+        `EVALUATING` and `evaluate` is False.
+    """
+    del prompt, ground_truth
+    missing = {"task", "settings", "entry"} - metadata.keys()
+    if missing:
+      raise ValueError(
+        f"the metadata has no {sorted(missing)}; ReasoningGym scores problems of "
+        "pgax.tasks.reasoning_gym"
+      )
+    name = metadata["task"]
+    if name in EVALUATING and not self.evaluate:
+      raise ValueError(
+        f"the verifier of {name!r} evaluates the model's answer as Python; this needs "
+        "evaluate=True, which lets the model run any code"
+      )
+    verifier = _verifier(name, json.dumps(metadata["settings"], sort_keys=True))
+    try:
+      reward = float(verifier.score_answer(tagged_answer(completion), metadata["entry"]))
+    except Exception:  # an answer can break a verifier in any way
+      reward = math.nan
+    accuracy = float(reward >= 1) if math.isfinite(reward) else math.nan
+    return {"reward": reward, "accuracy": accuracy}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GymProblems:
-  """Training problems, in random access.
+  """Random access to training problems.
 
   Attributes:
-    name: of the task.
-    settings: of its configuration.
-    template: the prompt, with `{prompt}` where the question stands.
+    name: name of the task.
+    settings: fields of the task's configuration.
+    template: prompt with `{prompt}` in place of the question.
     size: number of problems.
-    stride: number of problems to the next draw.
-    dataset: of reasoning-gym.
+    stride: distance in the dataset between a problem and its replacement.
+    dataset: dataset of reasoning-gym.
     held_out: questions that are held out.
   """
 
@@ -42,22 +169,21 @@ class GymProblems:
   def __getitem__(self, position: int) -> Example:
     if not 0 <= position < self.size:
       raise IndexError(f"position is {position}; there are {self.size} problems")
-    for draw in range(_REDRAWS + 1):
+    for draw in range(_MAX_REDRAWS + 1):
       entry = _entry(self.dataset, position + draw * self.stride)
       if entry["question"] not in self.held_out:
         return _example(entry, self.name, self.settings, self.template)
     raise ValueError(
       f"{self.name} with {dict(self.settings)} has too few different problems: "
-      f"{_REDRAWS + 1} draws were all among the {len(self.held_out)} that are held out"
+      f"{_MAX_REDRAWS + 1} draws were all among the {len(self.held_out)} held-out ones"
     )
 
 
 def _entry(dataset: Any, index: int) -> Mapping[str, Any]:
-  """A problem of a dataset, the same however often and in what order they are asked for."""
+  """Returns a problem of a dataset; the result does not depend on earlier calls."""
   state = random.getstate()
-  random.seed(
-    f"{dataset.seed} {index}"
-  )  # for the tasks that draw from the global generator
+  # Some tasks draw from the global generator.
+  random.seed(f"{dataset.seed} {index}")
   try:
     return dataset[index]
   finally:
@@ -67,7 +193,7 @@ def _entry(dataset: Any, index: int) -> Mapping[str, Any]:
 def _example(
   entry: Mapping[str, Any], name: str, settings: Mapping[str, Any], template: str
 ) -> Example:
-  # Where many answers are right, some tasks give none.
+  # Tasks with many right answers may not give one.
   answer = "" if entry["answer"] is None else str(entry["answer"])
   return Example(
     prompt=fill(template, entry["question"]),
@@ -85,31 +211,35 @@ def reasoning_gym(
   held_out_size: int = 256,
   seed: int = 0,
 ) -> Task:
-  """A task of reasoning-gym (arXiv 2505.24760); `rewards.ReasoningGym` scores it.
+  """Generates a task of reasoning-gym (arXiv 2505.24760); `ReasoningGym` scores it.
 
   Args:
-    name: of the task, such as `chain_sum`; all are allowed but `composite`.
-    settings: of its configuration, such as `{"max_terms": 3}`; but not `seed` and `size`.
-    template: the prompt, with `{prompt}` where the question stands.
+    name: name of the task, such as `chain_sum`; any but `composite`.
+    settings: fields of the task's configuration, such as `{"max_terms": 3}`, without `seed`
+      and `size`.
+    template: prompt with `{prompt}` in place of the question.
     train_size: number of training problems.
-    held_out_size: number of problems to be judged by; no question of theirs is trained on.
-    seed: of the generator.
+    held_out_size: number of held-out problems; none of their questions is trained on.
+    seed: random seed of the task.
 
   Returns:
-    A `Task`. The solutions are the answers alone, and empty where the task tells none.
+    A `Task`. A solution is the answer alone, or empty if the task does not give one.
 
   Raises:
-    ValueError: if reasoning-gym is not there, or for a bad argument.
+    ValueError: if reasoning-gym is not installed, or an argument is invalid.
   """
   for argument, value in (("train_size", train_size), ("held_out_size", held_out_size)):
     if value < 1:
       raise ValueError(f"{argument} is {value}; it must be at least 1")
-  if own := {"seed", "size"} & settings.keys():
-    raise ValueError(f"settings has {sorted(own)}; seed, train_size, held_out_size set it")
-  fill(template, "")
+  if reserved := {"seed", "size"} & settings.keys():
+    raise ValueError(
+      f"settings has {sorted(reserved)}; use the arguments seed, train_size and "
+      "held_out_size instead"
+    )
+  fill(template, "")  # checks the template
   settings, stride = dict(settings), train_size + held_out_size
-  size = stride * (_REDRAWS + 1)
-  dataset = make_dataset(name, settings | {"seed": seed, "size": size})
+  size = stride * (_MAX_REDRAWS + 1)
+  dataset = _make_dataset(name, settings | {"seed": seed, "size": size})
   entries = [_entry(dataset, index) for index in range(train_size, stride)]
   questions = frozenset(entry["question"] for entry in entries)
   return Task(

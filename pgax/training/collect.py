@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from pgax.algorithms import filters
 from pgax.data.prompts import PromptBatch
 from pgax.models.partitioning import batch_sharding
-from pgax.rewards.pool import Scorer
+from pgax.rewards.pool import RewardRunner as Scorer
 from pgax.sampling import prompt_keys
 from pgax.training.config import RunConfig
 from pgax.training.reward_model import RewardModel

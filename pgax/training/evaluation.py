@@ -7,9 +7,9 @@ import jax
 import numpy as np
 
 from pgax.data.prompts import CollatePrompts
-from pgax.ops.evaluation import Estimate, bootstrap, pass_at_k
-from pgax.rewards.pool import Scorer
 from pgax.evaluation.voting import majority_at_k
+from pgax.ops.evaluation import Estimate, bootstrap, pass_at_k
+from pgax.rewards.pool import RewardRunner as Scorer
 from pgax.training.draws import check_draws
 from pgax.training.records import Sample, make_samples
 from pgax.training.rollout import Scores, score

@@ -3,12 +3,11 @@
 import jax
 import jax.numpy as jnp
 
-from pgax.data.demonstrations import DemonstrationRows
 from pgax.models.decoder import Decoder
 from pgax.models.heads import Critic
 from pgax.models.scoring import completion_features, completion_outputs, row_features
 from pgax.ops import logprobs
-from pgax.types import Array, Batch, PyTree, Rollout
+from pgax.types import Array, Batch, DemonstrationRows, PyTree, Rollout
 
 
 def completion_logp(

@@ -17,8 +17,9 @@ from pgax.data.demonstrations import CollateDemonstrations
 from pgax.data.mixture import first_of_each
 from pgax.models import hf
 from pgax.models.decoder import Decoder
-from pgax.sandbox.process import Limits
-from pgax.rewards.pool import Job, Scorer
+from pgax.rewards.pool import Job
+from pgax.rewards.pool import RewardRunner as Scorer
+from pgax.sandbox import Limits
 from pgax.training.config import RunConfig
 from pgax.training.errors import UserError
 from pgax.training.mesh import make_mesh

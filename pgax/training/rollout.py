@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from pgax.algorithms import filters
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import decode
-from pgax.rewards.pool import REASONS, InProcess, Job, Outcome, Pool, Scorer
+from pgax.rewards.pool import REASONS, InProcess, Job, Outcome, Pool
+from pgax.rewards.pool import RewardRunner as Scorer
 from pgax.training.config import ScoringConfig
 from pgax.training.errors import UserError
 from pgax.types import PyTree, RewardFn, Rollout

@@ -13,7 +13,7 @@ from pgax.data.task import fingerprint
 from pgax.models import hf, lora
 from pgax.models.decoder import Decoder
 from pgax.models.partitioning import batch_sharding, param_shardings
-from pgax.rewards.pool import Scorer
+from pgax.rewards.pool import RewardRunner as Scorer
 from pgax.training.checkpoint import Checkpoints
 from pgax.training.collect import Collector
 from pgax.training.config import RunConfig

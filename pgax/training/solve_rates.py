@@ -9,7 +9,7 @@ import numpy as np
 
 from pgax.data.prompts import CollatePrompts
 from pgax.data.task import fingerprint
-from pgax.rewards.pool import Scorer
+from pgax.rewards.pool import RewardRunner as Scorer
 from pgax.training.errors import UserError
 from pgax.training.metrics import read_lines
 from pgax.training.rollout import score

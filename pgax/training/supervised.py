@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pgax.data.demonstrations import DemonstrationRows
 from pgax.models import lora
 from pgax.ops import aggregation
 from pgax.ops.masking import masked_sum
 from pgax.training.forward import row_logp, split
 from pgax.training.learner import Learner
 from pgax.training.state import TrainState
-from pgax.types import Array, PyTree
+from pgax.types import Array, DemonstrationRows, PyTree
 
 
 def token_weights(rows: DemonstrationRows, normalize_constant: float = 0.0) -> Array:

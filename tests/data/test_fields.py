@@ -1,4 +1,4 @@
-"""A row to a problem: by the names of its fields, and what makes it none."""
+"""Examples from rows: fields by name, and bad rows."""
 
 import json
 
@@ -18,15 +18,15 @@ ROW = {
 }
 
 
-def test_all_fields():
+def test_all_fields_of_an_example():
   fields = Fields("text", "said", "said", ["deep", "number"], "<{prompt}>", "####")
   assert fields(ROW) == Example("<Two and two?>", "4", ROW["said"], fields(ROW).metadata)
-  told = fields(ROW).metadata
-  assert told == {"deep": {"inner": [0.5, "x"], "array": [0, 1]}, "number": 4}
-  assert type(told["number"]) is int
+  metadata = fields(ROW).metadata
+  assert metadata == {"deep": {"inner": [0.5, "x"], "array": [0, 1]}, "number": 4}
+  assert type(metadata["number"]) is int
 
 
-def test_texts_and_numbers():
+def test_bytes_numbers_and_dotted_names():
   assert Fields("bytes", "number")(ROW) == Example("café", "4")
   assert Fields("text")(ROW) == Example("Two and two?", "")
   assert Fields("text", "deep.inner")({"text": "a", "deep.inner": "b"}).ground_truth == "b"
@@ -43,16 +43,16 @@ def test_texts_and_numbers():
     pytest.param(10**400, f"1{'0' * 400}", id="401 digits"),
   ],
 )
-def test_a_number_is_written_so_that_verifiers_read_it(value, text):
+def test_verifiers_can_read_the_text_of_a_number(value, text):
   truth = Fields("q", "a")({"q": "x", "a": value}).ground_truth
   assert truth == text and final_answer("", f"#### {text}", truth)["reward"] == 1.0
 
 
 @pytest.mark.parametrize(
-  ("fields", "told"),
+  ("fields", "message"),
   [
-    (Fields("none"), "field 'none' is missing; there are bytes, deep, number"),
-    (Fields("deep.none"), "field 'none' is missing; there are array, inner"),
+    (Fields("none"), "field 'none' is missing; the fields are bytes, deep, number"),
+    (Fields("deep.none"), "field 'none' is missing; the fields are array, inner"),
     (Fields("number"), "field 'number' is 4; it must be text"),
     (Fields("text", "deep"), "field 'deep' is {.*; it must be text"),
     (Fields("text", "text", marker="####"), "'text' has nothing after the marker"),
@@ -60,34 +60,34 @@ def test_a_number_is_written_so_that_verifiers_read_it(value, text):
     (Fields("text", metadata=("none",)), "field 'none' is missing"),
   ],
 )
-def test_what_makes_no_problem(fields, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_rows_are_rejected(fields, message):
+  with pytest.raises(ValueError, match=message):
     fields(ROW)
 
 
-def test_metadata_are_not_nested_without_end():
+def test_the_nesting_of_metadata_is_limited():
   deep = json.loads("[" * 99 + "]" * 99)
   assert Fields("q", metadata=["m"])({"q": "a", "m": deep}).metadata == {"m": deep}
-  with pytest.raises(ValueError, match="metadata are nested deeper than 100 levels"):
+  with pytest.raises(ValueError, match="metadata is nested deeper than 100 levels"):
     Fields("q", metadata=["m"])({"q": "a", "m": [[deep]]})
 
 
 @pytest.mark.parametrize(
-  ("settings", "told"),
+  ("settings", "message"),
   [
     ({"prompt": ""}, "prompt is ''"),
     ({"prompt": "a", "metadata": "tests"}, "metadata is 'tests'; it must be a list"),
     ({"prompt": "a", "metadata": ["mixture"]}, "metadata names the field 'mixture'"),
     ({"prompt": "a", "template": "b"}, "template is 'b'"),
-    ({"prompt": "a", "marker": "#"}, "marker is '#', and ground_truth names no field"),
+    ({"prompt": "a", "marker": "#"}, "marker is '#', but ground_truth names no field"),
   ],
 )
-def test_bad_settings(settings, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_settings_are_rejected(settings, message):
+  with pytest.raises(ValueError, match=message):
     Fields(**settings)
 
 
 @pytest.mark.parametrize("value", [True, None, [1], float("inf")])
-def test_a_ground_truth_is_text_or_a_number(value):
+def test_the_ground_truth_must_be_text_or_a_number(value):
   with pytest.raises(ValueError, match="field 'a' is"):
     Fields("q", "a")({"q": "x", "a": value})

@@ -1,4 +1,4 @@
-"""Several tasks as one: their proportions, their order and their own rewards."""
+"""Mixtures of tasks: their proportions and their order."""
 
 import collections
 import dataclasses
@@ -10,7 +10,6 @@ import pytest
 from pgax.data import CollatePrompts, Task, batches, byte_tokenizer, filtered, mixture
 from pgax.data.limits import within_limit
 from pgax.data.mixture import subset
-from pgax.rewards import ByTask, by_task, final_answer
 from pgax.types import Example
 
 COLLATE = CollatePrompts(byte_tokenizer(), max_prompt_tokens=6)
@@ -32,7 +31,7 @@ def texts(batch):
   return [example.ground_truth for example in batch.examples]
 
 
-def test_every_batch_has_the_proportions_and_every_part_its_epochs():
+def test_batches_have_the_proportions_and_each_part_has_its_own_epochs():
   iterator = batches(mixture(TASKS, WEIGHTS).train, COLLATE, 4, seed=0)
   drawn = [texts(next(iterator)) for _ in range(15)]
   assert all([x[0] for x in batch].count("a") == 3 for batch in drawn)
@@ -45,7 +44,7 @@ def test_every_batch_has_the_proportions_and_every_part_its_epochs():
     assert len({tuple(epoch) for epoch in epochs}) > 1
 
 
-def test_a_mixture_goes_on_from_its_position():
+def test_a_mixture_resumes_from_its_position():
   train = mixture(TASKS, WEIGHTS).train
   iterator = batches(train, COLLATE, 4, seed=1)
   for _ in range(7):
@@ -61,17 +60,17 @@ def test_a_mixture_goes_on_from_its_position():
   assert [[x for half in halves for x in texts(next(half))] for _ in range(5)] == expected
 
 
-def test_held_out_problems_once_each_and_in_proportion_from_the_first_on():
+def test_held_out_problems_appear_once_each_and_in_proportion():
   held_out = mixture(TASKS, WEIGHTS).held_out
-  found = [held_out[i] for i in range(len(held_out))]
-  assert len({x.prompt for x in found}) == len(found) == 12
-  sources = [x.metadata["mixture"] for x in found]
+  problems = [held_out[i] for i in range(len(held_out))]
+  assert len({x.prompt for x in problems}) == len(problems) == 12
+  sources = [x.metadata["mixture"] for x in problems]
   assert collections.Counter(sources[:4]) == {"a": 3, "b": 1}
-  assert all(x.prompt[0] == x.metadata["mixture"] for x in found)
-  assert pickle.loads(pickle.dumps(held_out))[3] == found[3]
+  assert all(x.prompt[0] == x.metadata["mixture"] for x in problems)
+  assert pickle.loads(pickle.dumps(held_out))[3] == problems[3]
 
 
-def test_counts_add_up_and_mixtures_may_be_mixed():
+def test_counts_add_up_and_mixtures_can_be_nested():
   inner = mixture(TASKS, WEIGHTS)
   assert inner.bad_rows == ("a:1: x", "b:1: y") and inner.filtered == 3
   outer = mixture({"m": inner, "c": task("c", 2, 2)}, {"m": 1, "c": 1})
@@ -84,67 +83,46 @@ def test_counts_add_up_and_mixtures_may_be_mixed():
   assert outer.train[0].metadata["mixture"] in ("a", "b", "c")
 
 
-def test_what_is_left_of_a_mixture_has_its_weights():
+def test_a_subset_of_a_mixture_keeps_its_weights():
   inner = mixture(TASKS, WEIGHTS)
   outer = mixture({"m": inner, "c": task("c", 2, 2)}, {"m": 1, "c": 1})
-  for whole, gone, shares in (
+  for examples, removed, shares in (
     (inner.train, {"a0", "b2"}, {"a": 60, "b": 20}),
     (outer.train, {"a1", "a4", "b0", "c1"}, {"a": 30, "b": 10, "c": 40}),
   ):
-    everything = [x.prompt for x in map(whole.__getitem__, range(len(whole)))]
-    kept = np.array([i for i, prompt in enumerate(everything) if prompt not in gone])
-    left = subset(whole, kept)
-    assert {left[i].prompt for i in range(len(left))} == set(everything) - gone
-    iterator = batches(left, COLLATE, 8, 0)
+    prompts = [x.prompt for x in map(examples.__getitem__, range(len(examples)))]
+    indices = np.array([i for i, prompt in enumerate(prompts) if prompt not in removed])
+    remaining = subset(examples, indices)
+    remaining_prompts = {remaining[i].prompt for i in range(len(remaining))}
+    assert remaining_prompts == set(prompts) - removed
+    iterator = batches(remaining, COLLATE, 8, 0)
     drawn = [text for _ in range(10) for text in texts(next(iterator))]
-    assert not gone & set(drawn) and len(set(drawn)) == len(kept)
+    assert not removed & set(drawn) and len(set(drawn)) == len(indices)
     assert collections.Counter(text[0] for text in drawn) == shares
-  with pytest.raises(ValueError, match="none of the 3 problems of .* part 'b' is left"):
+  with pytest.raises(ValueError, match="none of the 3 problems of .* part 'b' remains"):
     subset(inner.train, np.array([0, 1]))
 
 
-def test_a_part_of_which_nothing_is_left_is_named(tmp_path):
+def test_a_part_without_remaining_problems_is_named(tmp_path):
   long = dataclasses.replace(TASKS["b"], train=[Example("b" * 6, "b")])
-  told = "none of the 1 problems of .* 'b' is left in the split 'train': .* more than 6"
-  with pytest.raises(ValueError, match=told):
+  message = "none of the 1 problems of .* 'b' remains in the split 'train': .* the 6 tokens"
+  with pytest.raises(ValueError, match=message):
     within_limit(mixture(TASKS | {"b": long}, WEIGHTS), COLLATE)
   rates = tmp_path / "rates.jsonl"
   rates.write_text('{}\n{"prompt": "a0", "rate": 0.5}\n')
-  told = "none of the 3 problems of .* 'b' is left, of rates above 0.0 .*rates.jsonl"
-  with pytest.raises(ValueError, match=told):
+  message = "none of the 3 problems of .* 'b' remains with a rate above 0.0 .*rates.jsonl"
+  with pytest.raises(ValueError, match=message):
     filtered(mixture(TASKS, WEIGHTS), str(rates))
 
 
 @pytest.mark.parametrize(
-  ("weights", "told"),
+  ("weights", "message"),
   [
     ({"a": 1.0}, "weights are given for .'a'. and tasks for .'a', 'b'."),
     ({"a": 1.0, "b": 0.0}, "the weight of b is 0.0; it must be positive"),
     ({"a": 1.0, "b": float("nan")}, "the weight of b is nan"),
   ],
 )
-def test_bad_weights(weights, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_weights_are_rejected(weights, message):
+  with pytest.raises(ValueError, match=message):
     mixture(TASKS, weights)
-
-
-def test_each_task_has_its_reward():
-  reward = by_task({"a": final_answer, "b": shout})
-  assert reward == ByTask((("a", final_answer), ("b", shout)))
-  told = reward("", "#### 3", "3", {"mixture": "a"})
-  assert told == {
-    "reward": 1.0,
-    "accuracy": 1.0,
-    "a": 1.0,
-    "a/accuracy": 1.0,
-    "a/format": 1.0,
-  }
-  assert reward("", "X", "", {"mixture": "b"}) == {"reward": 0.5, "accuracy": 0.0, "b": 0.5}
-  with pytest.raises(ValueError, match="of task None; there are reward functions for a, b"):
-    reward("", "", "", {})
-  with pytest.raises(ValueError, match="functions has 'reward'"):
-    by_task({"reward": shout})
-
-
-def shout(prompt, completion, ground_truth, metadata):
-  return {"reward": 0.5 * completion.isupper()}

@@ -1,4 +1,4 @@
-"""Preference pairs: files, generated sums, and arrays."""
+"""Preference pairs: files and arrays."""
 
 import json
 
@@ -8,7 +8,6 @@ import pytest
 from pgax.data import (
   CollateDemonstrations,
   CollatePrompts,
-  addition_preferences,
   byte_tokenizer,
   preference_files,
 )
@@ -23,26 +22,26 @@ def write(path, *rows):
   return str(path)
 
 
-def test_files(tmp_path):
+def test_pairs_are_read_from_two_files(tmp_path):
   one = write(tmp_path / "one.jsonl", GOOD, GOOD | {"chosen": "\u2028 e"})
   two = write(tmp_path / "two.jsonl", GOOD | {"chosen": "f"})
-  found = preference_files(one, two)
-  assert found.train == [Preference("a", "bc", "d"), Preference("a", "\u2028 e", "d")]
-  assert found.held_out == [Preference("a", "f", "d")]
+  preferences = preference_files(one, two)
+  assert preferences.train == [Preference("a", "bc", "d"), Preference("a", "\u2028 e", "d")]
+  assert preferences.held_out == [Preference("a", "f", "d")]
   both = write(tmp_path / "both.jsonl", GOOD | {"chosen": "\u2028 e"})
-  with pytest.raises(ValueError, match=r"1 pairs stand in both splits.*one.jsonl:2"):
+  with pytest.raises(ValueError, match=r"1 pairs are in both splits.*one.jsonl:2"):
     preference_files(one, both)
   with pytest.raises(ValueError, match=r"none.jsonl has no preference pairs"):
     preference_files(one, write(tmp_path / "none.jsonl"))
 
 
 @pytest.mark.parametrize(
-  ("row", "told"),
+  ("row", "message"),
   [
     (b"{", "bad.jsonl:2: expected a JSON object with the strings prompt, chosen, rejected"),
     (b"[1]", "bad.jsonl:2: expected a JSON object"),
     ({"prompt": "a", "chosen": "b"}, "bad.jsonl:2: .* KeyError: 'rejected'"),
-    (GOOD | {"chosen": 3}, "bad.jsonl:2: chosen is 3; it must be a string"),
+    (GOOD | {"chosen": 3}, "bad.jsonl:2: chosen is 3; it must be a nonempty string"),
     (GOOD | {"rejected": ""}, "bad.jsonl:2: rejected is ''"),
     (GOOD | {"rejected": "bc"}, "bad.jsonl:2: chosen and rejected are the same"),
     (b'{"prompt": "\xff"}', "bad.jsonl:2: .* UnicodeDecodeError"),
@@ -50,32 +49,17 @@ def test_files(tmp_path):
     (GOOD | {"chosen": "\ud800"}, "bad.jsonl:2: chosen is not UTF-8: surrogates"),
   ],
 )
-def test_bad_rows_are_named(tmp_path, row, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_rows_are_named(tmp_path, row, message):
+  with pytest.raises(ValueError, match=message):
     preference_files(write(tmp_path / "bad.jsonl", GOOD, row), "")
 
 
-def test_no_pairs():
+def test_an_empty_split_is_rejected():
   with pytest.raises(ValueError, match="split 'held_out' of the preferences is empty"):
     Preferences([Preference("a", "b", "c")], [])
 
 
-def test_sums_with_something_to_carry():
-  found = addition_preferences(digits=2)
-  prompts = []
-  for pairs in (found.train, found.held_out):
-    prompts.append({pair.prompt for pair in pairs})
-    for pair in pairs:
-      a, b = map(int, pair.prompt.rstrip("=").split("+"))
-      assert a % 10 + b % 10 >= 10
-      answers = [int(x.rpartition(" ")[2]) for x in (pair.chosen, pair.rejected)]
-      assert answers == [a + b, a + b - 10]
-  assert not prompts[0] & prompts[1] and len(prompts[0] | prompts[1]) == 45 * 100
-  with pytest.raises(ValueError, match="digits is 1; allowed are 2 to 4"):
-    addition_preferences(1)
-
-
-def test_arrays():
+def test_pairs_are_collated_into_arrays():
   tokenizer = byte_tokenizer()
   collate = CollatePreferences(CollateDemonstrations(CollatePrompts(tokenizer, 4), 5))
   batch = collate([Preference("a", "bc", "d"), Preference("ef", "g", "hij")])

@@ -1,4 +1,4 @@
-"""The filter of prompts that are always or never solved."""
+"""The filter of prompts that a policy always or never solves."""
 
 import json
 
@@ -23,7 +23,7 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("bounds", "kept"),
+  ("bounds", "expected"),
   [
     ((), "bce\u2028"),
     ((0.25,), "ce\u2028"),
@@ -31,29 +31,29 @@ def path(tmp_path):
     ((0.4, 0.6), "e\u2028"),
   ],
 )
-def test_what_stays(path, bounds, kept):
+def test_prompts_within_the_bounds_remain(path, bounds, expected):
   task = filtered(TASK, str(path), *bounds)
   prompts = [task.train[i].prompt for i in range(len(task.train))]
-  assert "".join(prompts) == kept
+  assert "".join(prompts) == expected
   assert task.filtered == 1 + 7 - len(prompts)
   assert task.held_out is TASK.held_out
 
 
 @pytest.mark.parametrize("bounds", [(0.5, 0.5), (-0.1, 1.0), (0.0, 1.1), (0.9, 0.1)])
-def test_bad_bounds(path, bounds):
-  with pytest.raises(ValueError, match="it must be 0 <= low < high <= 1"):
+def test_bad_bounds_are_rejected(path, bounds):
+  with pytest.raises(ValueError, match="they must satisfy 0 <= low < high <= 1"):
     filtered(TASK, str(path), *bounds)
 
 
-def test_nothing_left(path):
-  with pytest.raises(ValueError, match="rates of 6 prompts, and none of the 7 training"):
+def test_removing_every_problem_raises(path):
+  with pytest.raises(ValueError, match="rates of 6 prompts, but none of the 7 training"):
     filtered(TASK, str(path), 0.8, 0.9)
 
 
 @pytest.mark.parametrize(
   "row", ["", "no", "[]", '{"prompt": "a"}', '{"prompt": "a", "rate": 2}', '{"rate": 0.5}']
 )
-def test_a_file_that_is_another(path, row):
+def test_invalid_lines_are_named(path, row):
   path.write_text(path.read_text() + row + "\n\n")
   with pytest.raises(ValueError, match=r"rates.jsonl:8: expected an object with 'prompt'"):
     read_solve_rates(path)

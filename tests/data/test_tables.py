@@ -1,4 +1,4 @@
-"""Parquet, and what Hugging Face's `datasets` (5.2.0) wrote into `saved_dataset/`."""
+"""Parquet files, and a folder that Hugging Face's `datasets` (5.2.0) saved."""
 
 import pickle
 from pathlib import Path
@@ -14,7 +14,7 @@ SAVED = Path(__file__).parent / "saved_dataset"
 FIELDS = Fields("question", "answer", metadata=["about.level", "about.tags"])
 
 
-def test_a_saved_dataset_of_two_files_in_an_order_of_its_own():
+def test_a_saved_dataset_of_two_files_keeps_its_order():
   task = from_rows(
     saved_dataset(str(SAVED), "train"), saved_dataset(f"{SAVED}/test"), FIELDS
   )
@@ -28,25 +28,27 @@ def test_a_saved_dataset_of_two_files_in_an_order_of_its_own():
 
 
 @pytest.mark.parametrize(
-  ("path", "split", "told"),
+  ("path", "split", "message"),
   [
     (SAVED, "", "split is ''; .*saved_dataset has train, test"),
     (SAVED, "dev", "split is 'dev'"),
     (SAVED / "train", "train", "has no splits"),
-    (SAVED.parent, "", r"is no folder of datasets.save_to_disk: state.json"),
+    (SAVED.parent, "", r"is not a folder of datasets.save_to_disk: state.json"),
   ],
 )
-def test_a_folder_that_is_another(path, split, told):
-  with pytest.raises(ValueError, match=told):
+def test_other_folders_are_rejected(path, split, message):
+  with pytest.raises(ValueError, match=message):
     saved_dataset(str(path), split)
 
 
 @pytest.mark.parametrize(
   "state", ["{}", "[]", '{"_data_files": []}', '{"_data_files": [{}]}']
 )
-def test_a_state_that_lists_no_files(tmp_path, state):
+def test_a_state_without_files_is_rejected(tmp_path, state):
   (tmp_path / "state.json").write_text(state)
-  with pytest.raises(ValueError, match="is no folder of datasets.save_to_disk: state.json"):
+  with pytest.raises(
+    ValueError, match="is not a folder of datasets.save_to_disk: state.json"
+  ):
     saved_dataset(str(tmp_path))
 
 
@@ -54,7 +56,7 @@ def write(path, rows, **options):
   pq.write_table(pyarrow.Table.from_pylist(rows), path, **options)
 
 
-def test_parquet_a_file_or_a_folder(tmp_path):
+def test_parquet_reads_a_file_or_a_folder(tmp_path):
   rows = [{"q": f"q{i}", "a": i / 2, "s": f"so {i}"} for i in range(7)]
   write(tmp_path / "b.parquet", rows[4:])
   write(tmp_path / "a.parquet", rows[:4], row_group_size=3)
@@ -73,8 +75,8 @@ def test_bad_rows_are_named(tmp_path):
   pq.write_table(pyarrow.table({"q": broken, "a": [float("nan"), 1.0]}), path)
   problems = read_problems(parquet(str(path)), Fields("q"), max_bad_rows=1)
   assert len(problems) == 1
-  (told,) = problems.bad_rows
-  assert told.startswith(f"{path}, row 2: UnicodeDecodeError")
+  (bad_row,) = problems.bad_rows
+  assert bad_row.startswith(f"{path}, row 2: UnicodeDecodeError")
   with pytest.raises(ValueError, match="row 1: field 'a' is nan; it must be finite"):
     read_problems(parquet(str(path)), Fields("q", "a"))
   write(path, [{"q": None}])
@@ -82,7 +84,7 @@ def test_bad_rows_are_named(tmp_path):
     read_problems(parquet(str(path)), Fields("q"))
 
 
-def test_files_that_are_none(tmp_path):
+def test_bad_or_missing_parquet_files_are_rejected(tmp_path):
   (tmp_path / "x.parquet").write_text("no")
   with pytest.raises(ValueError, match=r"x.parquet can't be read as Parquet"):
     parquet(str(tmp_path))
@@ -91,7 +93,7 @@ def test_files_that_are_none(tmp_path):
   with pytest.raises(ValueError, match="differ in their columns"):
     parquet(str(tmp_path))
   (tmp_path / "none").mkdir()
-  with pytest.raises(ValueError, match=r"holds no file \*.parquet"):
+  with pytest.raises(ValueError, match=r"has no file \*.parquet"):
     parquet(str(tmp_path / "none"))
   with pytest.raises(FileNotFoundError):
     parquet(str(tmp_path / "y"))

@@ -1,4 +1,4 @@
-"""The byte tokenizer: any text there and back, and special tokens only where meant."""
+"""The byte tokenizer: round trips of any text, and special tokens."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ TOKENIZER = byte_tokenizer()
 
 
 @given(st.text())
-def test_any_text_there_and_back(text):
+def test_any_text_survives_a_round_trip(text):
   ids = encode(TOKENIZER, text)
   assert ids[0] == TOKENIZER.bos_token_id and len(ids) == 1 + len(text.encode())
   assert decode(TOKENIZER, ids) == text
@@ -21,18 +21,18 @@ def test_any_text_there_and_back(text):
   assert completion == [*ids[1:], TOKENIZER.eos_token_id]
 
 
-def test_text_that_spells_a_special_token_is_text():
+def test_the_text_of_a_special_token_is_plain_text():
   ids = encode(TOKENIZER, "a<eos>b")
   assert TOKENIZER.eos_token_id not in ids and decode(TOKENIZER, ids) == "a<eos>b"
 
 
-def test_saved_with_a_run(tmp_path):
+def test_a_saved_tokenizer_encodes_equally(tmp_path):
   TOKENIZER.save_pretrained(tmp_path)
-  again = load_tokenizer(tmp_path)
+  loaded = load_tokenizer(tmp_path)
   for text in ("12+34=", " two  spaces , and\nlines", "é😀"):
-    assert encode(again, text) == encode(TOKENIZER, text)
-    assert decode(again, encode(again, text)) == text
-  assert len(again) == len(TOKENIZER) == 259
+    assert encode(loaded, text) == encode(TOKENIZER, text)
+    assert decode(loaded, encode(loaded, text)) == text
+  assert len(loaded) == len(TOKENIZER) == 259
 
 
 def test_token_text():
@@ -45,7 +45,7 @@ def test_token_text():
 
 
 def _sentencepiece():
-  """A tokenizer as transformers makes it of a SentencePiece model with byte fallback."""
+  """Returns a tokenizer like those that transformers converts from SentencePiece."""
   pieces = [
     "<unk>",
     "</s>",
@@ -66,7 +66,7 @@ def _sentencepiece():
 
 
 def _merged():
-  """A byte-level tokenizer with merges, and a word that was added."""
+  """Returns a byte-level tokenizer with merges and an added token."""
   tokenizer = Tokenizer(models.BPE())
   tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
   tokenizer.decoder = decoders.ByteLevel()
@@ -83,8 +83,8 @@ def _merged():
 @pytest.mark.parametrize("make", [byte_tokenizer, _sentencepiece, _merged])
 def test_token_bytes_spell_the_text(make):
   tokenizer = make()
-  spelled = token_bytes(tokenizer, len(tokenizer) + 2)
+  spellings = token_bytes(tokenizer, len(tokenizer) + 2)
   for text in ("an answer</answer> a", "é ñ <think> 12\n\t", "\x00\x7f\xad 😀"):
     ids = tokenizer(text, add_special_tokens=False).input_ids
-    assert b"".join(spelled[i] for i in ids) == text.encode()
-  assert spelled[tokenizer.eos_token_id] == b"" and spelled[-2:] == [b"", b""]
+    assert b"".join(spellings[i] for i in ids) == text.encode()
+  assert spellings[tokenizer.eos_token_id] == b"" and spellings[-2:] == [b"", b""]

@@ -1,4 +1,4 @@
-"""The majority vote: whom it elects, what ties give, and that order plays no part."""
+"""The majority vote: winners, ties, and independence of order."""
 
 import itertools
 import math
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgax.rewards.answers import marked_answer
 from pgax.evaluation.voting import majority_at_k
+from pgax.rewards.answers import marked_answer
 
 
 @pytest.mark.parametrize(
@@ -18,15 +18,15 @@ from pgax.evaluation.voting import majority_at_k
   [
     ("aab", "110", 3, 1.0),
     ("abb", "100", 3, 0.0),
-    ("ab", "10", 2, 0.5),  # a tie: drawn by lot
+    ("ab", "10", 2, 0.5),  # a tie, drawn by lot
     ("abc", "100", 3, 1 / 3),
     ("aabbc", "11000", 5, 0.5),
-    ("-a", "01", 2, 1.0),  # no answer is no vote
-    ("--a", "110", 3, 0.0),  # even of what a verifier took
+    ("-a", "01", 2, 1.0),  # a completion without an answer does not vote
+    ("--a", "110", 3, 0.0),  # even if the verifier accepted completions without an answer
     ("--", "11", 2, 0.0),
-    ("aabb", "1100", 2, 0.5),  # two blocks: one right, one wrong
-    ("aabbc", "11000", 2, 0.5),  # what is left over is in no block
-    ("aa", "10", 2, 0.5),  # one answer, of which the verifier liked one form
+    ("aabb", "1100", 2, 0.5),  # two blocks, one right and one wrong
+    ("aabbc", "11000", 2, 0.5),  # the remainder is in no block
+    ("aa", "10", 2, 0.5),  # one answer in two forms, of which the verifier accepts one
     ("a", "1", 1, 1.0),
   ],
 )
@@ -45,8 +45,8 @@ def test_answers_that_mean_the_same_vote_together():
   assert majority_at_k(["1/3", "0.333333", "0.333333"], [True, False, False], 3) == 0.0
 
 
-def _by_lot(answers, right):
-  """Mean over all draws: of one of the most frequent answers, then of who gave it."""
+def _expected_by_lot(answers, right):
+  """Averages over all draws of a most frequent answer and of a completion with it."""
   counts = Counter(x for x in answers if x is not None)
   tied = [x for x in counts if counts[x] == max(counts.values())]
   drawn = [[r for a, r in zip(answers, right, strict=True) if a == x] for x in tied]
@@ -58,23 +58,23 @@ def _by_lot(answers, right):
   st.lists(st.tuples(st.sampled_from(["1", "2", "3", None]), st.booleans()), max_size=6),
   st.randoms(use_true_random=False),
 )
-def test_is_the_expectation_over_lots_in_any_order(votes, chance: random.Random):
+def test_the_value_is_the_expectation_over_draws_in_any_order(votes, rng: random.Random):
   answers, right = [x for x, _ in votes], [x for _, x in votes]
   if not votes:
     assert math.isnan(majority_at_k(answers, right, 1))
     return
-  found = majority_at_k(answers, right, len(votes))
-  assert found == pytest.approx(_by_lot(answers, right))
-  chance.shuffle(votes)
+  value = majority_at_k(answers, right, len(votes))
+  assert value == pytest.approx(_expected_by_lot(answers, right))
+  rng.shuffle(votes)
   again = majority_at_k([x for x, _ in votes], [x for _, x in votes], len(votes))
-  assert again == pytest.approx(found)
-  # Of one completion it is whether it is right, if it has an answer.
-  alone = [r and a is not None for a, r in votes]
-  one = majority_at_k([x for x, _ in votes], [x for _, x in votes], 1)
-  assert one == pytest.approx(sum(alone) / len(alone))
+  assert again == pytest.approx(value)
+  # With k = 1, a completion is right if it has an answer and the answer is right.
+  single = [r and a is not None for a, r in votes]
+  value = majority_at_k([x for x, _ in votes], [x for _, x in votes], 1)
+  assert value == pytest.approx(sum(single) / len(single))
 
 
-def test_too_few_completions_and_bad_calls():
+def test_too_few_completions_and_bad_arguments():
   assert math.isnan(majority_at_k(["1"], [True], 2))
   with pytest.raises(ValueError, match="k is 0; it must be at least 1"):
     majority_at_k(["1"], [True], 0)
@@ -95,5 +95,5 @@ def test_too_few_completions_and_bad_calls():
     (" \n", None),
   ],
 )
-def test_the_answer_of_a_completion(text, answer):
+def test_marked_answer(text, answer):
   assert marked_answer(text) == answer

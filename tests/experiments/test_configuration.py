@@ -21,7 +21,7 @@ from experiments.configuration import (
 from experiments.saved_config import from_json, to_json
 from pgax import aggregation, algorithms
 from pgax.algorithms import Algorithm
-from pgax.data import Fields, addition, filtered, from_rows, mixture, saved_dataset
+from pgax.data import Fields, filtered, from_rows, mixture, saved_dataset
 from pgax.rewards import (
   ByTask,
   Code,
@@ -33,7 +33,8 @@ from pgax.rewards import (
   final_answer,
 )
 from pgax.rewards.answers import extract_answer, marked_answer
-from pgax.rewards.code import Limits
+from pgax.sandbox import Limits
+from pgax.tasks import addition
 from pgax.training import (
   LoraConfig,
   PreferenceConfig,

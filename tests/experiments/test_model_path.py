@@ -14,9 +14,10 @@ from experiments.configs import gsm8k_r1_zero
 from experiments.configuration import entry, freeze, run_config
 from experiments.saved_config import from_json, to_json
 from pgax import algorithms
-from pgax.data import addition, byte_tokenizer
+from pgax.data import byte_tokenizer
 from pgax.data.tokenizer import load_tokenizer
 from pgax.models import Decoder, hf, lora
+from pgax.tasks import addition
 from pgax.training import UserError, train
 from pgax.training.metrics import read_lines
 from pgax.training.policy import export_policy, load_policy

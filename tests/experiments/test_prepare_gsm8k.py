@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from experiments.prepare_gsm8k import prepare
-from pgax.data import Fields, GSM8KFields, from_rows, gsm8k, tfds
+from pgax.data import Fields, from_rows, tfds
+from pgax.tasks import GSM8KFields, gsm8k
 from pgax.training import UserError
 from pgax.types import Example
 
@@ -95,7 +96,8 @@ def test_tensorflow_is_not_loaded_where_it_is_installed(data_dir, tmp_path):
   )
   program = (
     "import sys\n"
-    "from pgax.data import GSM8KFields, from_rows, tfds\n"
+    "from pgax.data import from_rows, tfds\n"
+    "from pgax.tasks import GSM8KFields\n"
     f"rows = [tfds('gsm8k', x, {str(data_dir)!r}) for x in ('train', 'test')]\n"
     "print(from_rows(*rows, GSM8KFields()).train[3].ground_truth)\n"
     "print('tensorflow_datasets' in sys.modules, 'tensorflow' in sys.modules)"

@@ -20,8 +20,8 @@ import pytest
 
 from experiments.checkpoint import place
 from experiments.configuration import saved_run
-from pgax.data import addition
 from pgax.data.solve_rates import read_solve_rates
+from pgax.tasks import addition
 from pgax.training import SupervisedConfig
 from pgax.training.metrics import read_lines
 from pgax.training.policy import load_policy

@@ -65,5 +65,5 @@ def one_in_ten(prompt, completion, ground_truth, metadata) -> dict[str, float]:
       os._exit(3)
     case 9:
       return {"reward": math.nan}
-    case rest:
-      return {"reward": float(rest % 2)}
+    case digit:
+      return {"reward": float(digit % 2)}

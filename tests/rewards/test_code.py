@@ -1,15 +1,10 @@
-"""Code that is right, wrong or odd, against tests of both kinds."""
-
-import time
+"""The reward for code: right, wrong and odd code, against tests and cases."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pgax.rewards.code import Code, IsolationWarning, Limits, extract_code
-from pgax.sandbox.channel import ChannelError, decode, encode
-from pgax.sandbox.process import LEVELS, Process, SandboxError, available, best_level
+from pgax.rewards.code import Code, extract_code
 from pgax.rewards.pool import Job, Pool
+from pgax.sandbox import LEVELS, IsolationWarning, Limits, available, best_level
 
 CODE = Code(partial=True)
 
@@ -49,7 +44,7 @@ def passed(code, *tests, **metadata):
     ("1. so\n\t```py3\n\tx = 1\n\t```", "x = 1\n"),
   ],
 )
-def test_where_code_stands(completion, code):
+def test_code_is_extracted_from_free_text(completion, code):
   assert extract_code(completion) == code
 
 
@@ -127,7 +122,7 @@ class V:
     ("def f(x): return x", "assert f('\\ud800\\u20ac') == '\\ud800\\u20ac'"),
   ],
 )
-def test_what_tests_can_do(code, test):
+def test_supported_tests(code, test):
   assert passed(code, test) == 1.0
   assert passed(code, "assert False") == 0.0
 
@@ -136,7 +131,7 @@ def test_what_tests_can_do(code, test):
   "code",
   ["def add(a, b): return a - b", "def add(a, b): return", "def ad(a): pass", "def (", ""],
 )
-def test_wrong_code(code):
+def test_wrong_code_fails(code):
   assert passed(code, "assert add(1, 2) == 3") == 0.0
 
 
@@ -151,19 +146,19 @@ def test_wrong_code(code):
     ),
   ],
 )
-def test_what_code_gives_back_is_no_fault_of_the_tests(code, test):
+def test_odd_return_values_are_not_the_fault_of_the_tests(code, test):
   assert passed(code, f"{test}\nassert False", "assert f(1) is not None") == 0.5
 
 
-def test_each_test_counts():
+def test_partial_reward_is_the_fraction_of_passed_tests():
   code = "def f(x):\n  if x > 2: raise OverflowError\n  return x * x"
   tests = ["assert f(1) == 1", "assert f(2) == 4", "assert f(3) == 9", "assert f(0) == 0"]
   assert passed(code, *tests) == 0.75
-  whole = Code()("", code, "", {"tests": tests})
-  assert whole == {"reward": 0.0, "accuracy": 0.0, "passed": 0.75}
+  scores = Code()("", code, "", {"tests": tests})
+  assert scores == {"reward": 0.0, "accuracy": 0.0, "passed": 0.75}
 
 
-def test_programs_read_and_print():
+def test_programs_read_input_and_print_output():
   code = "n = int(input())\nprint(*range(n))\nprint()"
   cases = [{"input": "3\n", "output": "0 1 2"}, {"input": "2", "output": "0 1 \n\n"}]
   assert passed(code, cases=cases) == 1.0
@@ -175,42 +170,35 @@ def test_programs_read_and_print():
   assert passed("if __name__ == '__main__': print(1)", cases=one) == 1.0
 
 
-def test_too_many_programs_for_the_time_are_wrong_and_no_error():
+def test_programs_that_exceed_the_time_are_wrong_without_an_error():
   cases = [{"input": "", "output": "1"}] * 400
   code = Code(Limits(seconds=1.5))
   assert code("", "print(1)", "", {"cases": cases})["reward"] == 0.0
 
 
-def test_the_ground_truth_may_be_the_test():
+def test_the_ground_truth_can_be_the_test():
   assert CODE("", "def f(): return 1", "assert f() == 1")["reward"] == 1.0
 
 
 @pytest.mark.parametrize(
-  ("metadata", "told"),
+  ("metadata", "message"),
   [
-    ({}, "there must be tests"),
-    ({"tests": [1]}, "there must be tests, all of them text"),
-    ({"cases": [{"input": ""}]}, "each case has an 'input' and an 'output'"),
+    ({}, "there must be at least one test"),
+    ({"tests": [1]}, "all tests must be text"),
+    ({"cases": [{"input": ""}]}, "each case needs an 'input' and an 'output'"),
     ({"tests": "assert ("}, "a test is not valid Python"),
-    ({"tests": "f(lambda x: x)"}, "a test gives a function to the tested code"),
-    ({"tests": "f(x=lambda x: x)"}, "a test gives a function to the tested code"),
-    ({"tests": "C().f(lambda x: x)"}, "a test gives a function to the tested code"),
+    ({"tests": "f(lambda x: x)"}, "a test passes a function to the tested code"),
+    ({"tests": "f(x=lambda x: x)"}, "a test passes a function to the tested code"),
+    ({"tests": "C().f(lambda x: x)"}, "a test passes a function to the tested code"),
   ],
 )
-def test_bad_tests_are_errors_and_not_wrong_answers(metadata, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_tests_raise_instead_of_failing_the_code(metadata, message):
+  with pytest.raises(ValueError, match=message):
     CODE("", "def f(x): return 1\nclass C:\n  def f(self, x): return 1", "", metadata)
 
 
-def test_a_sandbox_that_can_not_be_made_is_no_wrong_answer():
-  task = {"role": "script", "code": ""}
-  told = pytest.raises(SandboxError, match="could not be made in time")
-  with Process(task, Limits(), "limits") as process, told:
-    process.wait(time.monotonic())  # at once, before it has come to run anything
-
-
 @pytest.mark.parametrize("level", LEVELS)
-def test_levels(level):
+def test_unavailable_isolation_levels_raise(level):
   code = Code(isolation=level)
   call = ("", "def f(): return 1", "assert f() == 1")
   if available(level):
@@ -220,70 +208,28 @@ def test_levels(level):
       code(*call)
 
 
-def test_weak_isolation_is_said(monkeypatch):
+def test_weak_isolation_warns(monkeypatch):
   monkeypatch.setattr("pgax.rewards.code.best_level", lambda: "limits")
   with pytest.warns(IsolationWarning, match="isolated by limits .* NOT isolated: network"):
     assert Code()("", "def f(): return 1", "assert f() == 1")["reward"] == 1.0
   assert best_level() in LEVELS
 
 
-def test_bad_settings():
+def test_unknown_isolation_is_rejected():
   with pytest.raises(ValueError, match="isolation is 'none'; allowed are"):
     Code(isolation="none")
-  for name in ("seconds", "memory", "processes"):
-    with pytest.raises(ValueError, match=f"{name} is 0; it must be positive"):
-      Limits(**{name: 0})
 
 
-def test_in_a_pool():
+def test_code_runs_in_a_pool():
   code = Code(Limits(seconds=2.5))
-  with Pool(code, workers=2, deadline=20.0) as pool:
+  with Pool(code, workers=2, timeout_seconds=20.0) as pool:
     texts = ["def f(): return 1", "while True: pass", "import os; os._exit(0)", "1"]
-    found = pool([Job("", text, "assert f() == 1", {}) for text in texts])
-  assert [x.scores["reward"] for x in found] == [1.0, 0.0, 0.0, 0.0]
+    outcomes = pool([Job("", text, "assert f() == 1", {}) for text in texts])
+  assert [x.scores["reward"] for x in outcomes] == [1.0, 0.0, 0.0, 0.0]
 
 
-plain = st.recursive(
-  st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
-  lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-def refuse(value):
-  raise AssertionError(value)
-
-
-@given(plain)
-def test_plain_data_comes_back(value):
-  assert repr(decode(encode(value, refuse), refuse)) == repr(value)
-
-
-@pytest.mark.parametrize(
-  "value",
-  [
-    {},
-    {"int": "x"},
-    {"int": 5},
-    {"set": [[]]},
-    {"dict": [1]},
-    {"dict": [[[], 1]]},
-    {"fraction": ["0x1", "0x0"]},
-    {"complex": [1, 2, 3]},
-    {"slice": [1]},
-    {"range": ["0x0", "0x1", "0x0"]},
-    {"bytes": "zz"},
-    {"code": "x"},
-    {"tuple": [], "list": []},
-    {"reference": "x"},
-  ],
-)
-def test_what_is_no_plain_data_is_refused(value):
-  with pytest.raises(ChannelError):
-    decode(value, refuse)
-
-
-def test_a_test_that_imports_what_is_not_there_is_at_fault():
-  with pytest.raises(ValueError, match="imports numpy, which is not there"):
+def test_a_test_that_imports_a_missing_module_raises():
+  with pytest.raises(ValueError, match="imports numpy, which the sandbox does not have"):
     Code(Limits(seconds=5))(
       "", "def f(): return 1", "", {"tests": "import numpy\nassert f()"}
     )

@@ -1,4 +1,4 @@
-"""The verifier of final answers: what is an answer, and what only looks like one."""
+"""The verifier of final answers: answers, and text that only looks like one."""
 
 from decimal import Decimal
 
@@ -37,7 +37,7 @@ from pgax.rewards.math import parse_answer
     ("", None),
   ],
 )
-def test_what_is_an_answer(text, answer):
+def test_parse_answer(text, answer):
   assert parse_answer(text) == (None if answer is None else Decimal(answer))
 
 
@@ -50,11 +50,11 @@ def test_numbers_of_any_size_are_exact(number):
 
 
 @given(st.text())
-def test_any_text_gets_a_score(text):
+def test_any_text_can_be_scored(text):
   assert final_answer("", text, "5")["reward"] in (0.0, 1.0)
 
 
-def test_no_answer_has_no_format():
+def test_a_completion_without_an_answer_scores_zero():
   assert final_answer("1+1=", "2", "2") == {
     "reward": 0.0,
     "accuracy": 0.0,
@@ -64,5 +64,5 @@ def test_no_answer_has_no_format():
 
 @pytest.mark.parametrize("truth", ["", "x", "1/2"])
 def test_ground_truth_must_be_a_number(truth):
-  with pytest.raises(ValueError, match="ground truth is"):
+  with pytest.raises(ValueError, match="ground_truth is"):
     final_answer("", "#### 1", truth)

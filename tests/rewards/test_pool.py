@@ -1,4 +1,4 @@
-"""A pool of worker processes: bad jobs cost themselves alone."""
+"""The pool of worker processes: a bad job does not affect the others."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(scope="module")
 def pool():
-  with Pool(by_command, workers=2, deadline=1.0) as opened:
+  with Pool(by_command, workers=2, timeout_seconds=1.0) as opened:
     yield opened
 
 
@@ -28,56 +28,56 @@ GOOD = Outcome({"reward": 1.0, "half": 0.5})
 @pytest.mark.parametrize(
   ("completion", "reason", "detail"),
   [
-    ("hang", "timeout", "it took longer than the deadline of 1 s"),
-    ("hang_in_c", "timeout", "deadline"),
+    ("hang", "timeout", "it took longer than 1 s"),
+    ("hang_in_c", "timeout", "longer than 1 s"),
     ("crash", "crash", "the worker process died"),
     ("kill", "crash", "died"),
     ("leave", "crash", "died"),
     ("exit", "exception", "SystemExit: 0"),
     ("raise", "exception", "KeyError: 'such a key'"),
     ("text", "exception", "ValueError: could not convert"),
-    ("large", "exception", "its scores take"),
+    ("large", "exception", "the scores take"),
     ("nan", "nan", "the reward is nan"),
     ("inf", "nan", "the reward is inf"),
   ],
 )
-def test_a_bad_job_costs_itself_alone(pool, completion, reason, detail):
-  found = pool(jobs("a", "a", completion, "a", "a", "a"))
-  assert found[:2] + found[3:] == [GOOD] * 5
-  assert found[2].reason == reason and detail in found[2].detail
+def test_a_bad_job_does_not_affect_others(pool, completion, reason, detail):
+  outcomes = pool(jobs("a", "a", completion, "a", "a", "a"))
+  assert outcomes[:2] + outcomes[3:] == [GOOD] * 5
+  assert outcomes[2].reason == reason and detail in outcomes[2].detail
 
 
-def test_many_bad_jobs(pool):
+def test_many_bad_jobs_in_one_call(pool):
   kinds = ["kill", "a", "leave", "raise", "nan", "a", "crash", "a"] * 4
-  found = pool(jobs(*kinds))
+  outcomes = pool(jobs(*kinds))
   reasons = {"kill": "crash", "leave": "crash", "raise": "exception", "nan": "nan"}
   expected = [reasons.get(kind, "crash" if kind == "crash" else "") for kind in kinds]
-  assert [x.reason for x in found] == expected
+  assert [x.reason for x in outcomes] == expected
 
 
-def test_order_is_that_of_the_jobs_and_nothing_is_no_work(pool):
-  found = pool(jobs(*("x" * i for i in range(1, 40))))
-  assert [x.scores["reward"] for x in found] == list(range(1, 40))
+def test_outcomes_are_in_the_order_of_the_jobs(pool):
+  outcomes = pool(jobs(*("x" * i for i in range(1, 40))))
+  assert [x.scores["reward"] for x in outcomes] == list(range(1, 40))
   assert pool([]) == []
 
 
-def test_a_missing_reward_is_for_the_caller(pool):
+def test_a_missing_reward_is_left_to_the_caller(pool):
   assert pool(jobs("nothing")) == [Outcome({"accuracy": 1.0})]
 
 
-def test_workers_overlap(tmp_path):
-  with Pool(by_command, workers=2, deadline=60.0) as pool:
+def test_workers_run_in_parallel(tmp_path):
+  with Pool(by_command, workers=2, timeout_seconds=60.0) as pool:
     # Each waits for the other to begin.
     both = jobs(f"meet {tmp_path}/a {tmp_path}/b", f"meet {tmp_path}/b {tmp_path}/a")
     assert [x.reason for x in pool(both)] == [""] * 2
 
 
-def test_another_thread_may_ask(pool):
-  found = []
-  thread = threading.Thread(target=lambda: found.extend(pool(jobs("hang", "a"))))
+def test_another_thread_can_use_the_pool(pool):
+  outcomes = []
+  thread = threading.Thread(target=lambda: outcomes.extend(pool(jobs("hang", "a"))))
   thread.start()
   thread.join()
-  assert found[0].reason == "timeout" and found[1] == GOOD
+  assert outcomes[0].reason == "timeout" and outcomes[1] == GOOD
 
 
 def _alive(process):
@@ -88,46 +88,48 @@ def _alive(process):
     return False
 
 
-def test_what_a_function_started_dies_with_it(pool, tmp_path):
+def test_child_processes_of_a_function_die_with_it(pool, tmp_path):
   file = tmp_path / "pid"
   assert pool(jobs("spawn", file=str(file)))[0].reason == "timeout"
   assert eventually(lambda: not _alive(int(file.read_text())))
 
 
-def test_nothing_is_left_when_it_is_closed():
-  with Pool(by_command, workers=1, deadline=5.0) as pool:
+def test_closing_a_pool_ends_its_processes():
+  with Pool(by_command, workers=1, timeout_seconds=5.0) as pool:
     process = int(pool(jobs("modules"))[0].scores["processes"])
     assert _alive(process) and process != os.getpid()
   assert eventually(lambda: not _alive(process))
 
 
-def test_a_worker_that_died_between_two_calls_is_found(pool):
+def test_a_worker_that_dies_between_two_calls_is_replaced(pool):
   process = int(pool(jobs("modules"))[0].scores["processes"])
   os.kill(process, 9)
   assert eventually(lambda: not _alive(process))
-  found = pool(jobs("a", "a", "a", "a"))
-  assert found.count(GOOD) == 4
+  outcomes = pool(jobs("a", "a", "a", "a"))
+  assert outcomes.count(GOOD) == 4
 
 
-def test_a_worker_that_does_not_read_is_over_the_deadline(pool):
+def test_a_worker_that_does_not_read_times_out(pool):
   process = int(pool(jobs("modules"))[0].scores["processes"])
   os.kill(process, signal.SIGSTOP)
   # More than a socket holds, so that all of it is never sent.
-  found = pool(jobs(*["a"] * 6, large="x" * 2**20))
-  assert sorted(x.reason for x in found) == [""] * 5 + ["timeout"]
+  outcomes = pool(jobs(*["a"] * 6, large="x" * 2**20))
+  assert sorted(x.reason for x in outcomes) == [""] * 5 + ["timeout"]
   assert pool(jobs("a", large="x" * 2**22)) == [GOOD]
 
 
 @pytest.mark.parametrize("metadata", [{"f": lambda: 1}, None])
-def test_a_job_that_can_not_be_sent_costs_itself_alone(pool, metadata):
-  found = pool([*jobs("a", "a"), Job("", "a", "", metadata), *jobs("a")])
-  assert found[:2] + found[3:] == [GOOD] * 3
-  assert found[2].reason == "exception" and "can't be sent to a worker" in found[2].detail
-  assert pool([Job("", "a", "", metadata)]) == [found[2]]
+def test_a_job_that_cannot_be_sent_does_not_affect_others(pool, metadata):
+  outcomes = pool([*jobs("a", "a"), Job("", "a", "", metadata), *jobs("a")])
+  assert outcomes[:2] + outcomes[3:] == [GOOD] * 3
+  assert (
+    outcomes[2].reason == "exception" and "can't be sent to a worker" in outcomes[2].detail
+  )
+  assert pool([Job("", "a", "", metadata)]) == [outcomes[2]]
 
 
 class Interrupting(list):
-  """Jobs that are asked for until the user has had enough."""
+  """Jobs during which the user interrupts the program."""
 
   def __getitem__(self, index):
     if index == 3:
@@ -135,33 +137,33 @@ class Interrupting(list):
     return super().__getitem__(index)
 
 
-def test_an_interrupted_pool_is_closed_and_says_so():
-  with Pool(by_command, workers=2, deadline=60.0) as pool:
+def test_an_interrupted_pool_is_closed():
+  with Pool(by_command, workers=2, timeout_seconds=60.0) as pool:
     with pytest.raises(KeyboardInterrupt):
       pool(Interrupting(jobs("a", "hang", "a", "a", "a")))
     with pytest.raises(ValueError, match="the pool is closed, or a call was interrupted"):
       pool(jobs("a"))
 
 
-def test_threads_take_turns(pool):
-  found = {}
+def test_calls_of_several_threads_take_turns(pool):
+  outcomes = {}
 
   def ask(letter):
-    found[letter] = pool(jobs(*(letter * i for i in range(1, 30)), "crash"))
+    outcomes[letter] = pool(jobs(*(letter * i for i in range(1, 30)), "crash"))
 
   threads = [threading.Thread(target=ask, args=(letter,)) for letter in "ab"]
   for thread in threads:
     thread.start()
   for thread in threads:
     thread.join()
-  for told in found.values():
-    assert [x.scores.get("reward") for x in told] == [*range(1, 30), None]
+  for results in outcomes.values():
+    assert [x.scores.get("reward") for x in results] == [*range(1, 30), None]
 
 
-def test_values_are_functions_too():
+def test_reward_functions_can_be_dataclasses():
   functions = {"math": Math(), "marked": final_answer}
   both = combine(functions, {"math": 1.0, "marked": 0.5})
-  with Pool(both, workers=1, deadline=5.0) as pool:
+  with Pool(both, workers=1, timeout_seconds=5.0) as pool:
     assert pool([Job("", "#### 7", "7", {})])[0].scores["reward"] == 1.5
 
 
@@ -169,25 +171,29 @@ def local(*_):
   return {"reward": 1.0}
 
 
-def test_what_workers_can_not_load_is_refused():
+def test_functions_that_workers_cannot_load_are_rejected():
   for function in (lambda *_: {"reward": 1.0}, type("Hidden", (), {"__call__": local})()):
     with pytest.raises(
       ValueError, match="can't load the reward function .* or set workers"
     ):
-      Pool(function, workers=1, deadline=1.0)
+      Pool(function, workers=1, timeout_seconds=1.0)
 
 
 @pytest.mark.parametrize(
-  ("workers", "deadline", "told"),
-  [(0, 1.0, "workers is 0"), (1, 0.0, r"deadline is 0\.0"), (1, float("inf"), "is inf")],
+  ("workers", "timeout", "message"),
+  [
+    (0, 1.0, "workers is 0"),
+    (1, 0.0, r"timeout_seconds is 0\.0"),
+    (1, float("inf"), "is inf"),
+  ],
 )
-def test_bad_settings(workers, deadline, told):
-  with pytest.raises(ValueError, match=told):
-    Pool(final_answer, workers, deadline)
+def test_bad_settings_are_rejected(workers, timeout, message):
+  with pytest.raises(ValueError, match=message):
+    Pool(final_answer, workers, timeout)
 
 
-def test_in_the_process_itself():
-  found = InProcess(by_command)(jobs("a", "nan"))
-  assert found[0] == GOOD and found[1].reason == "nan"
+def test_scoring_without_worker_processes():
+  outcomes = InProcess(by_command)(jobs("a", "nan"))
+  assert outcomes[0] == GOOD and outcomes[1].reason == "nan"
   with pytest.raises(KeyError):
     InProcess(by_command)(jobs("raise"))

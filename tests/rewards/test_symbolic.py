@@ -1,4 +1,4 @@
-"""Answers as mathematics: where they stand, what equals them, and what only looks so."""
+"""Mathematical answers: extraction, equality, and text that only looks equal."""
 
 import builtins
 import importlib.util
@@ -21,7 +21,7 @@ from pgax.rewards.answers import boxed, exact_number, extract_answer
     ("so \\boxed{4}", "4"),
     ("\\boxed{1} then \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
     ("\\boxed{\\{1,2\\}}", "\\{1,2\\}"),
-    ("\\fboxed{1} \\boxed{2", "2"),  # never closed: the last number is what is left
+    ("\\fboxed{1} \\boxed{2", "2"),  # never closed, so the last number is the answer
     ("\\fbox{1} 2", "1"),
     ("\\boxed{\\boxed{a}b} \\boxed{2", "a"),
     ("2+2 #### 4\nmore 5", "4"),
@@ -47,18 +47,18 @@ from pgax.rewards.answers import boxed, exact_number, extract_answer
     ("", None),
   ],
 )
-def test_where_an_answer_stands(text, answer):
+def test_extract_answer(text, answer):
   assert extract_answer(text) == answer
 
 
-def test_boxes_are_balanced():
+def test_boxes_have_balanced_braces():
   assert boxed("\\boxed{a{b}c} d") == "a{b}c"
   assert boxed("\\boxed {a}") == "a"
   assert boxed("\\boxed{a") is None
 
 
-def test_a_long_text_is_read_once():
-  # Each of these took seconds and more where the time grew with the square of the length.
+def test_long_text_takes_linear_time():
+  # Each of these would take seconds or more in quadratic time.
   start = time.process_time()
   assert boxed("\\boxed{" * 20_000) is None
   assert extract_answer("<answer>" * 50_000) is None
@@ -68,7 +68,7 @@ def test_a_long_text_is_read_once():
 
 
 @given(st.fractions(), st.booleans())
-def test_numbers_are_exact(value, latex):
+def test_fractions_are_parsed_exactly(value, latex):
   sign = "-" if value < 0 else ""
   plain = f"{sign}{abs(value.numerator)}/{value.denominator}"
   text = f"{sign}\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
@@ -97,7 +97,7 @@ def test_numbers_are_exact(value, latex):
     ("1e999999999", None),
   ],
 )
-def test_what_is_a_number(text, value):
+def test_exact_number(text, value):
   assert exact_number(text) == value
 
 
@@ -124,7 +124,7 @@ WRONG = [
   ("5", "5} \\boxed{5"),
   ("12", "12 or 13"),
   ("x+1", "x-1"),
-  ("(1,2)", "1<x<2"),  # gold first: the other way round it is right
+  ("(1,2)", "1<x<2"),  # equal in the other order
   ("540", "5401"),
   ("0.1", "0.10000001"),
   ("12", "1,2"),
@@ -133,26 +133,26 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("gold", "answer"), RIGHT)
-def test_equal_answers(gold, answer):
-  told = Math()("", f"so <answer>{answer}</answer>", gold)
-  assert told == {"reward": 1.0, "accuracy": 1.0, "format": 1.0}
+def test_equal_answers_are_right(gold, answer):
+  scores = Math()("", f"so <answer>{answer}</answer>", gold)
+  assert scores == {"reward": 1.0, "accuracy": 1.0, "format": 1.0}
   assert R1Zero()("", f"so</think> <answer>{answer}</answer>", gold)["reward"] == 1.0
 
 
 @pytest.mark.parametrize(("gold", "answer"), WRONG)
-def test_other_answers(gold, answer):
+def test_different_answers_are_wrong(gold, answer):
   assert Math()("", f"so <answer>{answer}</answer>", gold)["reward"] == 0.0
   assert R1Zero()("", f"so</think> <answer>{answer}</answer>", gold)["reward"] == 0.0
 
 
-def test_numbers_need_no_library(monkeypatch):
+def test_numbers_do_not_need_math_verify(monkeypatch):
   real = builtins.__import__
 
-  def refusing(name, *rest):
+  def import_without_math_verify(name, *args):
     assert not name.startswith("math_verify")
-    return real(name, *rest)
+    return real(name, *args)
 
-  monkeypatch.setattr(builtins, "__import__", refusing)
+  monkeypatch.setattr(builtins, "__import__", import_without_math_verify)
   for answer, right in (("#### 72", 1.0), ("\\boxed{71}", 0.0), ("72.5", 0.0), ("?", 0.0)):
     assert Math()("", answer, "72")["reward"] == right
   assert Math(symbolic=False)("", "\\boxed{x+1}", "1+x")["reward"] == 0.0
@@ -161,7 +161,7 @@ def test_numbers_need_no_library(monkeypatch):
     assert kind(symbolic=False)("", text, "-5")["reward"] == 1.0
 
 
-def test_a_missing_library_is_said_at_once(monkeypatch):
+def test_a_missing_library_is_reported_at_once(monkeypatch):
   monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
   for kind in (Math, R1Zero):
     with pytest.raises(ValueError, match=r"pip install 'pgax\[math\]', or set symbolic"):
@@ -169,30 +169,30 @@ def test_a_missing_library_is_said_at_once(monkeypatch):
     kind(symbolic=False)
 
 
-def test_no_alarm_is_set_and_any_thread_will_do(monkeypatch):
+def test_any_thread_can_score_and_no_alarm_is_set(monkeypatch):
   def alarm(*_):
     raise AssertionError("signal.alarm was called")
 
   monkeypatch.setattr(signal, "alarm", alarm)
-  found = []
+  rewards = []
 
   def work():
-    found.append(Math()("", "\\boxed{1+x}", "x+1")["reward"])
+    rewards.append(Math()("", "\\boxed{1+x}", "x+1")["reward"])
 
   thread = threading.Thread(target=work)
   thread.start()
   thread.join()
-  assert found == [1.0]
+  assert rewards == [1.0]
 
 
 @given(st.text())
-def test_any_text_gets_a_score(text):
+def test_any_text_can_be_scored(text):
   assert Math(symbolic=False)("", text, "5")["reward"] in (0.0, 1.0)
   assert R1Zero(symbolic=False)("", text, "5")["reward"] in (0.0, 1.0)
 
 
 def test_ground_truth_must_be_an_answer():
-  with pytest.raises(ValueError, match="ground truth is ''; it must be"):
+  with pytest.raises(ValueError, match="ground_truth is ''; it must be"):
     Math()("", "5", " ")
 
 
@@ -210,7 +210,7 @@ def test_ground_truth_must_be_an_answer():
     ("4", 0.0, 0.0),
   ],
 )
-def test_r1_zero(text, format_reward, reward):
+def test_r1_zero_scores_format_and_answer(text, format_reward, reward):
   assert R1Zero()("", text, "4") == {
     "reward": reward,
     "format_reward": format_reward,
@@ -230,5 +230,5 @@ def test_r1_zero(text, format_reward, reward):
     ("12 34", None),
   ],
 )
-def test_white_space_parts_numbers_but_for_groups_of_three(text, number):
+def test_white_space_separates_numbers_except_groups_of_three_digits(text, number):
   assert exact_number(text) == number

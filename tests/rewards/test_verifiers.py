@@ -1,4 +1,4 @@
-"""Verifiers of text and of JSON, rewards of style, and several of them as one."""
+"""Verifiers of text and JSON, rewards for style, and combined rewards."""
 
 import importlib.util
 import math
@@ -44,9 +44,9 @@ def reward(function, completion, truth="", metadata=None):
     ("[" * 100_000, 0.0, 0.0),
   ],
 )
-def test_json(text, format_score, score):
-  told = JSONSchema(SCHEMA)("", text, "")
-  assert told == {"reward": score, "accuracy": score, "format": format_score}
+def test_json_is_checked_against_the_schema(text, format_score, score):
+  scores = JSONSchema(SCHEMA)("", text, "")
+  assert scores == {"reward": score, "accuracy": score, "format": format_score}
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_json(text, format_score, score):
     ('{"multipleOf": 0.1}', "1" + "0" * 400),
   ],
 )
-def test_json_that_can_not_be_checked_is_not_valid(schema, text):
-  told = JSONSchema(schema)("", text, "")
-  assert told == {"reward": 0.0, "accuracy": 0.0, "format": 1.0}
+def test_json_that_cannot_be_checked_is_invalid(schema, text):
+  scores = JSONSchema(schema)("", text, "")
+  assert scores == {"reward": 0.0, "accuracy": 0.0, "format": 1.0}
 
 
-def test_json_takes_each_problems_schema():
+def test_each_problem_can_have_its_own_schema():
   for schema in ({"type": "array"}, '{"type": "array"}'):
     assert reward(JSONSchema(), "[1]", metadata={"schema": schema}) == 1.0
     assert reward(JSONSchema(), "{}", metadata={"schema": schema}) == 0.0
@@ -71,18 +71,18 @@ def test_json_takes_each_problems_schema():
 
 
 @pytest.mark.parametrize("schema", ['{"type": "strange"}', "not json", "[1]"])
-def test_a_bad_schema_is_refused(schema):
+def test_a_bad_schema_is_rejected(schema):
   with pytest.raises(ValueError, match="it must be a JSON schema"):
     JSONSchema(schema)
 
 
-def test_schemas_of_others_are_not_fetched():
+def test_referenced_schemas_are_not_fetched():
   schema = JSONSchema('{"$ref": "http://127.0.0.1:9/schema.json"}')
   with pytest.raises(Exception, match="Unresolvable"):
     reward(schema, "{}")
 
 
-def test_a_missing_library_is_said_at_once(monkeypatch):
+def test_a_missing_library_is_reported_at_once(monkeypatch):
   monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
   with pytest.raises(ValueError, match=r"pip install 'pgax\[json\]'"):
     JSONSchema(SCHEMA)
@@ -99,8 +99,8 @@ def test_exact_match():
 
 def test_regular_expressions():
   assert reward(Regex(r"\d{3}"), "a 123 b") == 1.0
-  assert reward(Regex(r"\d{3}", whole=True), "a 123 b") == 0.0
-  assert reward(Regex(r"\d{3}", whole=True), "123") == 1.0
+  assert reward(Regex(r"\d{3}", full_match=True), "a 123 b") == 0.0
+  assert reward(Regex(r"\d{3}", full_match=True), "123") == 1.0
   assert reward(Regex(), "abc", "^a.c$") == 1.0
   with pytest.raises(ValueError, match="pattern is '\\('; it must be a regular expression"):
     Regex("(")
@@ -154,11 +154,11 @@ def test_regular_expressions():
     ("from 3-5 to (7)", "7", 1.0),
   ],
 )
-def test_numbers_within_a_tolerance(text, truth, right):
+def test_numeric_match(text, truth, right):
   assert reward(NumericMatch(), text, truth) == right
 
 
-def test_tolerances():
+def test_numeric_tolerances():
   assert reward(NumericMatch(absolute=0.1), "3.2", "3.14") == 1.0
   assert reward(NumericMatch(relative=0.1), "90", "100") == 1.0
   assert reward(NumericMatch(relative=0.1), "89", "100") == 0.0
@@ -170,13 +170,13 @@ def test_tolerances():
 
 
 @given(st.text())
-def test_any_text_gets_a_score(text):
+def test_any_text_can_be_scored(text):
   functions = (ExactMatch(), NumericMatch(), Regex("a+"), LengthTarget(3, 2))
   for function in (*functions, RepetitionPenalty(), JSONSchema(SCHEMA)):
     assert math.isfinite(reward(function, text, "5"))
 
 
-def test_length():
+def test_length_target():
   words = LengthTarget(target=4, width=2)
   assert [reward(words, "w " * n) for n in range(1, 7)] == [0.0, 0.0, 0.5, 1.0, 0.5, 0.0]
   assert words("", "a b", "")["length"] == 2
@@ -186,7 +186,7 @@ def test_length():
       LengthTarget(**({"target": 1, "width": 1} | bad))
 
 
-def test_repetition():
+def test_repetition_penalty():
   assert reward(RepetitionPenalty(size=2), "a b a b a") == -0.5  # ab ba ab ba
   assert reward(RepetitionPenalty(size=2, penalty=3.0), "A b a B a") == -1.5
   assert reward(RepetitionPenalty(size=1), "x " * 100) == pytest.approx(-0.99)
@@ -197,7 +197,7 @@ def test_repetition():
       RepetitionPenalty(**bad)
 
 
-def test_several_are_weighted_and_told_apart():
+def test_a_combined_reward_is_a_weighted_sum_of_named_rewards():
   both = Combined((("right", final_answer, 1.0), ("short", LengthTarget(2, 4), 0.5)))
   assert both("", "#### 7", "7") == {
     "reward": 1.5,
@@ -214,19 +214,19 @@ def test_several_are_weighted_and_told_apart():
   assert same == both and hash(same) == hash(both)
 
 
-def test_one_that_can_not_score_takes_the_whole_unless_it_has_no_weight():
-  def unsure(*_):
+def test_an_unscorable_part_makes_the_sum_unscorable_unless_its_weight_is_zero():
+  def unscorable(*_):
     return {"reward": math.nan}
 
-  parts = (("right", final_answer, 1.0), ("unsure", unsure, 1.0))
+  parts = (("right", final_answer, 1.0), ("unsure", unscorable, 1.0))
   assert math.isnan(reward(Combined(parts), "#### 7", "7"))
-  watched = Combined((parts[0], ("unsure", unsure, 0.0)))
-  told = watched("", "#### 7", "7", {})
-  assert told["reward"] == 1.0 and math.isnan(told["unsure"])
+  combined = Combined((parts[0], ("unsure", unscorable, 0.0)))
+  scores = combined("", "#### 7", "7", {})
+  assert scores["reward"] == 1.0 and math.isnan(scores["unsure"])
 
 
 @pytest.mark.parametrize(
-  ("parts", "told"),
+  ("parts", "message"),
   [
     ((), "parts is empty"),
     ((("a", final_answer, 1.0), ("a", final_answer, 1.0)), "parts has the name 'a'"),
@@ -235,11 +235,11 @@ def test_one_that_can_not_score_takes_the_whole_unless_it_has_no_weight():
     ((("a", final_answer, math.nan),), "the weight of a is nan; it must be finite"),
   ],
 )
-def test_bad_combinations(parts, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_combinations_are_rejected(parts, message):
+  with pytest.raises(ValueError, match=message):
     Combined(parts)
 
 
-def test_every_function_needs_a_weight():
+def test_every_combined_function_needs_a_weight():
   with pytest.raises(ValueError, match=r"weights are given for \['b'\] and functions for"):
     combine({"a": final_answer}, {"b": 1.0})

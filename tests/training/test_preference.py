@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from pgax.data import addition_preferences, byte_tokenizer
+from pgax.data import byte_tokenizer
 from pgax.data.preferences import Preference, Preferences
 from pgax.models.heads import headless
+from pgax.tasks import addition_preferences
 from pgax.training import (
   PreferenceConfig,
   RewardModelConfig,

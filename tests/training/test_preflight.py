@@ -6,8 +6,9 @@ import pytest
 
 from pgax import algorithms
 from pgax.data import Task, byte_tokenizer, mixture
-from pgax.rewards import Code, Combined, addition_steps, by_task, final_answer
-from pgax.rewards.code import Limits
+from pgax.rewards import Code, Combined, by_task, final_answer
+from pgax.sandbox import Limits
+from pgax.tasks import addition_steps
 from pgax.training import (
   CriticConfig,
   OptimizerConfig,

@@ -7,8 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from pgax.data import Fields, Task, addition, byte_tokenizer, from_rows, json_lines, mixture
+from pgax.data import Fields, Task, byte_tokenizer, from_rows, json_lines, mixture
 from pgax.data.chat import Chat
+from pgax.tasks import addition
 from pgax.training import DataConfig, UserError, train
 from pgax.training.metrics import read_lines
 from pgax.training.preflight import check_run

@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from pgax.data import CollatePrompts, addition, byte_tokenizer, filtered
+from pgax.data import CollatePrompts, byte_tokenizer, filtered
 from pgax.data.solve_rates import read_solve_rates
 from pgax.rewards.pool import InProcess
+from pgax.tasks import addition
 from pgax.training import UserError
 from pgax.training.solve_rates import measure
 from tests import tiny

@@ -6,7 +6,7 @@ import pytest
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts, pad
 from pgax.data.tokenizer import encode_completion
-from pgax.rewards import addition_steps
+from pgax.tasks import addition_steps
 from pgax.training import UserError
 from pgax.training.rollout import completion_texts
 from pgax.training.step_rewards import step_rewards

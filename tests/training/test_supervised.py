@@ -7,13 +7,13 @@ import optax
 import pytest
 
 from pgax import algorithms
-from pgax.data.demonstrations import DemonstrationRows
 from pgax.interop import cs336
 from pgax.training import OptimizerConfig
 from pgax.training.forward import completion_logp, row_logp
 from pgax.training.mesh import make_mesh
 from pgax.training.state import abstract_state, make_optimizer, shardings_of
 from pgax.training.supervised import make_supervised_step, token_weights
+from pgax.types import DemonstrationRows
 from tests import tiny
 
 PROMPT, LENGTH = 5, 7

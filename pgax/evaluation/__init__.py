@@ -1,0 +1,1 @@
+"""Evaluation of policies: accuracy, pass@k, votes and solve rates."""
