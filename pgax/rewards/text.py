@@ -62,7 +62,7 @@ class Regex:
 
   Attributes:
     pattern: regular expression; if it is empty, each problem's ground truth is one.
-    full_match: whether the pattern must match the entire completion rather than a part of it.
+    full_match: whether the pattern must match the entire completion.
   """
 
   pattern: str = ""

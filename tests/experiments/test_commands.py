@@ -44,7 +44,7 @@ ROOT = Path(__file__).parents[2]
     ),
     (["--config.algorithm.clip_low=-1.0"], "clip_low is -1.0"),
     (["--config.mesh.model=3"], "mesh.model is 3; their product must divide"),
-    (["--config.task.digits=9"], "digits is 9; allowed are 1 to 4"),
+    (["--config.task.digits=9"], "digits is 9; it must be from 1 to 4"),
     (["stray"], "unexpected argument 'stray'"),
   ],
 )
