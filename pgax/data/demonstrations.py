@@ -7,8 +7,8 @@ import grain
 import numpy as np
 from grain.experimental import FirstFitPackIterDataset
 
-from pgax.data.pipeline import process_part, shuffled
-from pgax.data.prompts import CollatePrompts, pad, within
+from pgax.data.pipeline import local_batch_size, shuffled
+from pgax.data.prompts import CollatePrompts, check_length, pad
 from pgax.data.tokenizer import encode_completion
 from pgax.types import DemonstrationRows, Example
 
@@ -36,7 +36,7 @@ class CollateDemonstrations:
     if not example.solution:
       raise ValueError(f"problem {example.prompt!r} has no solution to learn from")
     ids = encode_completion(self.prompts.tokenizer, example.solution)
-    return within(ids, self.max_tokens, "solution", example.solution, "max_tokens")
+    return check_length(ids, self.max_tokens, "solution", example.solution, "max_tokens")
 
   def texts(self, example: Example) -> dict[str, np.ndarray]:
     """Returns `tokens` of prompt and solution, and which of them are `learned`."""
@@ -92,7 +92,7 @@ def packed_batches(
       f"row_tokens is {row_tokens}; a prompt of {collate.prompts.max_prompt_tokens} tokens "
       f"and a solution of {collate.max_tokens} need {collate.width}"
     )
-  local_rows = process_part(rows, process_index, process_count)
+  local_rows = local_batch_size(rows, process_index, process_count)
   texts = shuffled(examples, seed)[process_index::process_count].map(collate.texts)
   packed = FirstFitPackIterDataset(
     texts.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)),

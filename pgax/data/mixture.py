@@ -13,7 +13,7 @@ from pgax.types import Example
 NAME = "mixture"
 
 
-def named(example: Example, name: str) -> Example:
+def with_task_name(example: Example, name: str) -> Example:
   """Adds the name of the task to an example; a name from an inner mixture is kept."""
   if NAME in example.metadata:
     return example
@@ -52,7 +52,7 @@ class Mixture:
     index = int(self.order[position])
     for name, examples in self.parts:
       if index < len(examples):
-        return named(examples[index], name)
+        return with_task_name(examples[index], name)
       index -= len(examples)
     raise AssertionError("the order has no index beyond the parts")
 
@@ -63,7 +63,7 @@ def first_of_each(examples: Sequence[Example]) -> Iterator[Example]:
     yield examples[0]
     return
   for name, part in examples.parts:
-    yield from (named(example, name) for example in first_of_each(part))
+    yield from (with_task_name(example, name) for example in first_of_each(part))
 
 
 def subset(examples: Sequence[Example], indices: np.ndarray) -> Sequence[Example]:

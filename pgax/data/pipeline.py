@@ -7,7 +7,7 @@ from typing import Any
 import grain
 import numpy as np
 
-from pgax.data.mixture import Mixture, named
+from pgax.data.mixture import Mixture, with_task_name
 from pgax.types import Example
 
 
@@ -41,7 +41,7 @@ def batches(
   Raises:
     ValueError: if a number is out of range.
   """
-  local_size = process_part(batch_size, process_index, process_count)
+  local_size = local_batch_size(batch_size, process_index, process_count)
   # An infinite dataset has no remainder to drop. Without this argument, grain counts
   # batches as a float, which is too large to be a length if batches have one example.
   parts = shuffled(examples, seed).batch(local_size, drop_remainder=True, batch_fn=collate)
@@ -53,7 +53,7 @@ def batches(
   return iter(parts.to_iter_dataset(options))
 
 
-def process_part(batch_size: int, process_index: int, process_count: int) -> int:
+def local_batch_size(batch_size: int, process_index: int, process_count: int) -> int:
   """Returns the number of examples of a global batch that each process has.
 
   Args:
@@ -86,7 +86,7 @@ def shuffled(examples: Sequence[Example], seed: int) -> grain.MapDataset:
     return grain.MapDataset.source(examples).seed(seed).shuffle().repeat()
   seeds = np.random.SeedSequence(seed).generate_state(len(examples.parts)).tolist()
   parts = [
-    shuffled(part, part_seed).map(functools.partial(named, name=name))
+    shuffled(part, part_seed).map(functools.partial(with_task_name, name=name))
     for (name, part), part_seed in zip(examples.parts, seeds, strict=True)
   ]
   return grain.MapDataset.mix(parts, examples.weights)

@@ -36,7 +36,9 @@ def pad(rows: Sequence[Sequence[int]], length: int) -> tuple[np.ndarray, np.ndar
   return tokens, mask
 
 
-def within(ids: list[int], limit: int, kind: str, text: str, option: str) -> list[int]:
+def check_length(
+  ids: list[int], limit: int, kind: str, text: str, option: str
+) -> list[int]:
   """Checks that ids are within a limit.
 
   Args:
@@ -86,7 +88,7 @@ class CollatePrompts:
     ids = self.encode(example)
     if not ids:
       raise ValueError("a prompt has no tokens; it needs at least one")
-    return within(
+    return check_length(
       ids, self.max_prompt_tokens, "prompt", example.prompt, "max_prompt_tokens"
     )
 

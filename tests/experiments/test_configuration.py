@@ -176,7 +176,7 @@ def test_bad_values_are_named():
 
 
 def test_a_file_that_is_not_there():
-  from pgax.data import gsm8k
+  from pgax.tasks import gsm8k
 
   task = entry(gsm8k, train_path="nowhere.jsonl", held_out_path="nowhere.jsonl")
   bad = run_config("x", task, final_answer, entry(algorithms.grpo))
@@ -208,7 +208,7 @@ def test_sources_mixtures_and_filters_are_entries_in_entries(tmp_path):
     assert frozen.reward == ByTask((("files", NumericMatch()), ("sums", final_answer)))
   given.task.tasks.files.task.parse.prompt = "nothing"
   with pytest.raises(
-    UserError, match="field 'nothing' is missing; there are about, answer"
+    UserError, match="field 'nothing' is missing; the fields are about, answer"
   ):
     freeze(given)
 

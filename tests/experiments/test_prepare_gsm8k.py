@@ -119,7 +119,7 @@ def test_what_is_not_there_is_said(data_dir, tmp_path):
   folder = str(data_dir)
   for name, split, told in (
     ("gsm8k", "dev", "Unknown split 'dev'. Should be one of .'train', 'test'."),
-    ("gsm9k", "train", "holds no dataset 'gsm9k'"),
+    ("gsm9k", "train", "has no dataset 'gsm9k'"),
     ("gsm8k:2.0.0", "train", "can't be read"),
   ):
     with pytest.raises(ValueError, match=told):

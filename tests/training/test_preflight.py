@@ -128,7 +128,7 @@ ALONE = SamplingConfig(
         "task": mixture({"a": SENTENCES, "b": SENTENCES}, {"a": 1.0, "b": 1.0}),
         "reward": by_task({"a": final_answer}),
       },
-      "first problem, .*: the problem is of task 'b'",
+      "first problem, .*: the problem's task is 'b'",
     ),
     ({"algorithm": algorithms.ppo(lam=95.0), "steps": 20}, r"lam is 95\.0"),
     (
