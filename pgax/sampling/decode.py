@@ -341,7 +341,7 @@ def _reset_slots(cache: Cache, ended: Array, rows: Array, step: Array) -> Cache:
   return cache.replace(
     suffix=suffix.replace(positions=positions),
     index=step % positions.shape[-1],
-    rows=None if cache.rows is None else rows,
+    prefix_rows=None if cache.prefix_rows is None else rows,
   )
 
 

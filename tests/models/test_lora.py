@@ -91,9 +91,9 @@ def test_targets_are_patterns():
     "attention": {"query"},
     "mlp": {"gate"},
   }
-  with pytest.raises(ValueError, match=r"'blocks.x' *, which is none of blocks.attention"):
+  with pytest.raises(ValueError, match=r"'blocks.x' *, which matches none of blocks.attention"):
     init(dataclasses.replace(CONFIG, targets=("blocks.x",)), params, jax.random.key(0))
-  with pytest.raises(ValueError, match="rank is 0; there are no adapters"):
+  with pytest.raises(ValueError, match="rank is 0; it must be at least 1 for adapters"):
     init(dataclasses.replace(CONFIG, rank=0), params, jax.random.key(0))
   with pytest.raises(ValueError, match="none of"):  # a norm is no matrix
     init(dataclasses.replace(CONFIG, targets=("*norm*",)), params, jax.random.key(0))
