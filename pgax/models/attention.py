@@ -45,7 +45,7 @@ def _mix(probs: Array, values: Array) -> Array:
 def _visible(
   c: DecoderConfig, positions: Array, key_positions: Array, sliding: Array
 ) -> Array:
-  """Whether queries attend to keys, `[N, G, L, S]` or `[N, 1, L, S]`, by positions alone."""
+  """Returns which keys queries attend to, `[N, G, L, S]` or `[N, 1, L, S]`."""
   positions, key_positions = positions[..., None], key_positions[:, :, None]
   visible = key_positions <= positions
   if not c.sliding_window:

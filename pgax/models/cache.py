@@ -131,7 +131,7 @@ def with_slots(cache: Cache, lanes: int, width: int, slots: int) -> Cache:
 
 
 def take_rows(memory: Array, rows: Array | None) -> Array:
-  """Takes rows `[N, G, ...]` of a memory `[N, R, ...]` by index `[N, G]`; None takes all."""
+  """Takes rows `[N, G, ...]` of `[N, R, ...]` by index `[N, G]`; None takes all."""
   return memory if rows is None else jax.vmap(lambda x, i: x[i])(memory, rows)
 
 

@@ -73,7 +73,7 @@ class Block(nn.Module):
     """
     rope = inputs.rope
     rope = rope[0] if len(rope) == 1 else rope[sliding.astype(jnp.int32)]
-    # Rows are taken layer by layer: all layers at once would be a second copy of the prompts.
+    # Rows are taken layer by layer: all layers at once would copy the prompts.
     memory = tuple(
       (take_rows(keys, rows), take_rows(values, rows), positions)
       for (keys, values), positions, rows in zip(
@@ -115,7 +115,7 @@ class Decoder(nn.Module):
 
   def setup(self):
     c = self.config
-    # Multiplied by sqrt(width), it starts the residual stream and tied logits at unit scale.
+    # Times sqrt(width), it starts the residual stream and tied logits at unit scale.
     normal = nn.initializers.normal(c.embed_dim**-0.5)
     init = nn.with_logical_partitioning(normal, ("vocab", "embed"))
     self.embedding = self.param("embedding", init, (c.vocab_size, c.embed_dim))
@@ -167,7 +167,9 @@ class Decoder(nn.Module):
     """
     c = self.config
     if segments is not None and cache is not None:
-      raise ValueError("segments can't be combined with a cache: its tokens have no segment")
+      raise ValueError(
+        "segments can't be combined with a cache: its tokens have no segment"
+      )
     x = self.embedding[tokens]
     x = (x * c.embed_dim**0.5 if c.scale_embeddings else x).astype(c.dtype)
     if cache is None:

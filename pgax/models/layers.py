@@ -44,7 +44,7 @@ class GatedMLP(nn.Module):
     c = self.config
     wide = nn.with_logical_partitioning(fan_in, ("embed", "mlp"))
     narrow = nn.with_logical_partitioning(fan_in, ("mlp", "embed"))
-    # Tokens are flattened to a matrix: with more axes XLA's CPU backend transposes gradients
+    # Flattened to a matrix of tokens: with more axes XLA's CPU backend transposes gradients
     # before it multiplies them, which takes longer than the product.
     shape, x = x.shape, x.reshape(-1, x.shape[-1])
     gate = x @ self.param("gate", wide, (c.embed_dim, c.mlp_dim)).astype(x.dtype)

@@ -90,7 +90,7 @@ PAIR = Preference("1", "2", "3")
 @pytest.mark.parametrize(
   ("changes", "told"),
   [
-    ({"model": tiny.CONFIG}, "no known architecture .* but scale_embeddings is True"),
+    ({"model": tiny.CONFIG}, "no supported architecture .* but scale_embeddings is True"),
     ({"max_tokens": 9}, r"has \d+ tokens; max_tokens allows 9"),
     (
       {"model": dataclasses.replace(CONFIG.model, vocab_size=60)},
