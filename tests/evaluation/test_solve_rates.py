@@ -84,7 +84,7 @@ def test_a_file_of_another_measurement(call, tmp_path):
   with pytest.raises(UserError, match="it differs in problems. Give another file"):
     call(path, problems=PROBLEMS[2:4])
   path.write_text("no\n")
-  with pytest.raises(UserError, match="or of none"):
+  with pytest.raises(UserError, match="or none"):
     call(path)
   assert path.read_text() == "no\n"
 
