@@ -81,6 +81,12 @@ def p3o(
 
   Raises:
     ValueError: if `clip` is out of range, or `form` is unknown.
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[[0.5], [0.5]], [[0.4], [0.5]]]))
+    >>> rewards, mask = jnp.array([1.0, 0.0]), jnp.ones((2, 1))
+    >>> print(surrogates.p3o(logp, old_logp, rewards, mask).loss.ravel())  # clipped at 1.2
+    [-1.2   1.25]
   """
   if form not in ("separate", "joint"):
     raise ValueError(f"form is {form!r}; allowed are 'separate' and 'joint'")
@@ -135,6 +141,12 @@ def copg(
 
   Raises:
     ValueError: if `beta` is a number and not positive.
+
+  Example:
+    >>> logp, ref_logp = jnp.array([[-1.0], [-1.0]]), jnp.array([[-2.0], [-1.0]])
+    >>> rewards, mask = jnp.array([1.0, 0.0]), jnp.ones((2, 1))
+    >>> print(surrogates.copg(logp, ref_logp, rewards, mask, beta=0.5).loss.ravel())
+    [0.25 0.25]
   """
   check_positive("beta", beta)
   mask = jnp.asarray(mask, bool)
