@@ -1,4 +1,4 @@
-"""Algorithms are checked on shapes: inputs that are missing, and inputs without use."""
+"""Checks of algorithms on shapes: missing inputs and unused inputs."""
 
 import dataclasses
 
@@ -38,7 +38,7 @@ def added(inputs):
   return inputs.rewards - inputs.baseline
 
 
-def test_an_advantage_of_ones_own_may_fail_in_its_own_way():
+def test_a_custom_advantage_may_raise_any_error():
   moving = algorithms.MovingAverage()
   algorithm = dataclasses.replace(algorithms.grpo(), advantage=added, baseline=moving)
   assert checks.unused_inputs(algorithm, *SHAPES) == []

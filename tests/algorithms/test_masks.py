@@ -1,4 +1,4 @@
-"""Tokens that exist but that the policy did not sample: nothing of them is learned."""
+"""Tokens that exist but were not sampled by the policy have no effect on learning."""
 
 import dataclasses
 

@@ -63,7 +63,7 @@ def asks_for_it(logp, batch):
 
 
 class Unhashable:
-  """A surrogate that can be no key of a cache."""
+  """A surrogate that cannot be a key of a cache."""
 
   __hash__ = None
 
@@ -132,7 +132,7 @@ def test_parts_name_the_missing_reference(part):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_what_is_not_needed_changes_nothing(preset):
-  """The same loss and gradient with and without; given anyway, it is in the batch."""
+  """Loss and gradient are the same with and without; the batch has what was given."""
   algorithm = one_step(preset)
   old = OLD if algorithm.needs_old_logp else None
   ref = REF if algorithm.needs_reference else None

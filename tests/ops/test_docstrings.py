@@ -19,7 +19,7 @@ def test_example(name):
     inspect.getdoc(FUNCTIONS[name]), dict(GLOBALS), name, None, None
   )
   assert examples.examples, f"the docstring of {name} has no example"
-  # The globals are the ops under the names that users import them by.
+  # The globals are the ops by their public names.
   with np.printoptions(precision=4, suppress=True):
     result = doctest.DocTestRunner(verbose=False).run(examples)
   assert result.failed == 0

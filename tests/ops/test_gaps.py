@@ -1,4 +1,4 @@
-"""Returns and advantages where tokens that are no actions stand between the actions."""
+"""Returns and advantages with tokens between the actions that are no actions."""
 
 import jax
 import jax.numpy as jnp
