@@ -130,7 +130,7 @@ def test_divergence_in_the_loss(estimator, divergence):
 
 
 def test_grpo_is_not_the_gradient_of_the_reward():
-  # Dividing by the deviation of the group reweighs the prompts, so no factor relates the two.
+  # Dividing by the deviation of the group reweighs the prompts: no factor relates the two.
   ours = flat(expected_gradient(by_tokens(advantages.grpo, policy_gradient)))
   theirs = flat(exact_gradient())
   cosine = ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs)

@@ -109,7 +109,7 @@ def random_batch(seed=0, shape=(3, 4, 5)):
 
 
 def plain_groups(function, logp, old_logp, rewards, mask):
-  """Loss and gradient of a plain function `(log_ratios, rewards) -> (mean of the group, slopes)`."""
+  """Loss and gradient of a plain `(log_ratios, rewards) -> (mean of group, slopes)`."""
   value, gradient = 0.0, np.zeros(logp.shape)
   total = int((mask.sum(-1) > 0).sum())
   for n in range(logp.shape[0]):
