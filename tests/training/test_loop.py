@@ -299,7 +299,7 @@ def test_another_run_of_a_models_directory_has_another_tokenizer(whole, tmp_path
   shutil.copytree(whole[1], tmp_path / "other")
   (tmp_path / "other" / "config.json").write_text(json.dumps(saved))
   config = tiny.run_config(init_from_run=str(tmp_path / "other"))
-  with pytest.raises(UserError, match="init_from_run: its policy is one of model.path"):
+  with pytest.raises(UserError, match="init_from_run: its policy has model.path"):
     run(tmp_path / "run", config)
 
 

@@ -71,14 +71,14 @@ ALONE = SamplingConfig(
       {"algorithm": algorithms.grpo(clip_low=2.0)},
       "clip_low is 2.0",
     ),
-    ({"algorithm": algorithms.grpo_process()}, "step_reward is None, give a function"),
+    ({"algorithm": algorithms.grpo_process()}, "step_reward is None; give a function"),
     (
       {"algorithm": dataclasses.replace(algorithms.remax(), greedy_baseline=False)},
-      "greedy_baseline is False, set it to True",
+      "greedy_baseline is False; set it to True",
     ),
     (
       {"algorithm": dataclasses.replace(algorithms.ppo(), critic=None)},
-      "GAE needs values; the algorithm has no critic",
+      "GAE needs the critic's values and the algorithm has no",
     ),
     (
       {"algorithm": algorithms.vc_ppo(pretraining=5)},
@@ -86,7 +86,7 @@ ALONE = SamplingConfig(
     ),
     ({"algorithm": algorithms.dapo(overlong_buffer=17)}, "buffer is 17"),
     (
-      {"supervised": SupervisedConfig(row_tokens=20)},
+      {"supervised": SupervisedConfig(steps=6, row_tokens=20)},
       "supervised.row_tokens is 20; a prompt and a solution may have 21 tokens",
     ),
     ({"step_reward": addition_steps}, "step_reward is given, but advantage Group.* no use"),
