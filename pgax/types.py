@@ -82,7 +82,7 @@ class AdvantageInputs:
   """The inputs of an advantage function, made by `algorithms.prepare`.
 
   Attributes:
-    rewards: `[N, G]` float32, shaped, less the KL penalty where the algorithm puts it in
+    rewards: `[N, G]` float32, shaped, minus the KL penalty where the algorithm puts it in
       the reward; 0 where not valid.
     valid: `[N, G]` bool, false on completions that could not be scored.
     action_mask: `[N, G, T]` bool, true on the actions of valid completions.

@@ -1,4 +1,4 @@
-"""The formulas once more, in NumPy float64 and plain loops, to compare with."""
+"""The formulas again, in NumPy float64 and plain loops, as references."""
 
 import math
 
@@ -90,7 +90,7 @@ def gmpo(logp, old_logp, advantage, clip: float) -> tuple[float, list[float]]:
 def token_surrogate(
   name: str, logp: float, old_logp: float, advantage: float
 ) -> tuple[float, float]:
-  """Loss and derivative of one token under the others, at the settings used here."""
+  """Loss and derivative of one token under the other token surrogates."""
   ratio = math.exp(logp - old_logp)
   if name == "unclipped":
     return -advantage * ratio, -advantage * ratio

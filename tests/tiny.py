@@ -12,7 +12,7 @@ from pgax.distributed import make_mesh
 from pgax.learner import Learner, init_state
 from pgax.models import Decoder, DecoderConfig
 from pgax.models.parameters import init_params, matrices
-from pgax.rollout import Sampler, make_sampler
+from pgax.rollout import Actor, Sampler, make_sampler
 from pgax.tasks import addition
 from pgax.training import (
   CheckpointConfig,
@@ -67,6 +67,21 @@ def sampler(mesh: Mesh | None = None, **settings) -> Sampler:
   """A sampler of the tiny model, with the byte tokenizer."""
   config = SamplingConfig(**settings)
   return make_sampler(config, MODEL, byte_tokenizer(), mesh or make_mesh())
+
+
+def actor(config: RunConfig, sampler, runner, next_prompts, reward_model=None) -> Actor:
+  """The actor of a run, with parts of the test's own."""
+  return Actor(
+    sampler=sampler,
+    runner=runner,
+    next_prompts=next_prompts,
+    sampling=config.sampling,
+    scoring=config.scoring,
+    dynamic_sampling=config.algorithm.dynamic_sampling,
+    greedy_baseline=config.algorithm.greedy_baseline,
+    step_reward=config.step_reward,
+    reward_model=reward_model,
+  )
 
 
 def run_config(**changes) -> RunConfig:

@@ -6,7 +6,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from pgax.algorithms.spec import Algorithm
+from pgax.algorithms.spec import Algorithm, CriticSpec, KLPenalty
 from pgax.ops import kl, surrogates
 from pgax.ops.masking import masked_sum, select
 from pgax.types import Array, Batch
@@ -34,6 +34,22 @@ class LossSums(NamedTuple):
   kl_old: Array
 
 
+def _divergence(penalty: KLPenalty, logp: Array, batch: Batch) -> Array:
+  """The penalty's estimate of the divergence from its anchor, per token."""
+  anchor = batch.ref_logp if penalty.anchor == "reference" else batch.old_logp
+  estimate = penalty.estimator(logp, anchor)
+  if penalty.importance_weighted:
+    estimate = surrogates.ratio(logp, batch.old_logp) * estimate
+  return estimate
+
+
+def _value_loss(critic: CriticSpec, outputs: Array | None, batch: Batch) -> Array:
+  """The critic's loss, per token."""
+  if outputs is None:
+    raise ValueError("outputs is None; the algorithm has a critic and needs its outputs")
+  return critic.loss(select(outputs, batch.loss_mask), batch)
+
+
 def loss(
   algorithm: Algorithm,
   logp: Array,
@@ -50,8 +66,7 @@ def loss(
 
   Args:
     algorithm: the algorithm.
-    logp: `[N, G, T]` log-probabilities under the policy, nats; ignored outside of the loss
-      mask.
+    logp: `[N, G, T]` log-probabilities under the policy, nats; ignored where masked.
     batch: a batch from `prepare`, or a part of it along axis 0.
     kl_coef: coefficient of a KL penalty in the loss.
     outputs: `[N, G, T]` outputs of the critic's head; None without a critic.
@@ -63,7 +78,6 @@ def loss(
     ValueError: if the algorithm has a critic and `outputs` is None.
   """
   mask = batch.loss_mask
-  chex.assert_equal_shape([logp, mask])
   logp = select(logp, mask)
   if batch.old_logp is None:
     batch = batch.replace(old_logp=jax.lax.stop_gradient(logp))
@@ -76,21 +90,13 @@ def loss(
   total = policy = weighted(batch.sampler_weights * surrogate.loss)
   divergence = nll = value = jnp.float32(0)
   if algorithm.kl is not None and algorithm.kl.placement == "loss":
-    penalty = algorithm.kl
-    anchor = batch.ref_logp if penalty.anchor == "reference" else batch.old_logp
-    estimate = penalty.estimator(logp, anchor)
-    if penalty.importance_weighted:
-      estimate = surrogates.ratio(logp, batch.old_logp) * estimate
-    divergence = weighted(estimate)
+    divergence = weighted(_divergence(algorithm.kl, logp, batch))
     total = total + kl_coef * divergence
   if algorithm.nll_loss is not None:
     nll = masked_sum(-batch.nll_weights * logp, mask)
     total = total + nll
   if algorithm.critic is not None:
-    if outputs is None:
-      raise ValueError("outputs is None; the algorithm has a critic and needs its outputs")
-    chex.assert_equal_shape([outputs, logp])
-    value = weighted(algorithm.critic.loss(select(outputs, mask), batch))
+    value = weighted(_value_loss(algorithm.critic, outputs, batch))
     total = total + algorithm.critic.coef * value
   below = logp < batch.old_logp
   kl_old = kl.k3(batch.old_logp, jax.lax.stop_gradient(logp))

@@ -45,27 +45,12 @@ def prepare(
     ValueError: if an input that the algorithm needs is None.
   """
   _check_given(algorithm, old_logp, ref_logp)
-  logps = [x for x in (old_logp, ref_logp) if x is not None]
-  chex.assert_equal_shape([rollout.tokens, rollout.token_mask, rollout.action_mask, *logps])
-  chex.assert_shape([feedback.rewards, feedback.valid], rollout.tokens.shape[:2])
+  _check_shapes(rollout, feedback, old_logp, ref_logp)
   inputs = _advantage_inputs(
     algorithm, rollout, feedback, old_logp, ref_logp, kl_coef, baseline, values
   )
-  mask = inputs.action_mask
-  if algorithm.completion_filter is not None:
-    rewards = select(jnp.asarray(feedback.rewards, jnp.float32), inputs.valid)
-    selected = algorithm.completion_filter(rewards, inputs.valid, rollout)
-    mask = mask & selected[..., None]
-  sampler_weights = jnp.ones(mask.shape, jnp.float32)
-  if algorithm.sampler_correction is not None:
-    trainer, sampler = select(old_logp, mask), select(rollout.sample_logp, mask)
-    correction = algorithm.sampler_correction(trainer, sampler, mask)
-    sampler_weights = select(correction, mask)
-  targets = nll_weights = None
-  if algorithm.critic is not None:
-    targets = select(algorithm.critic.target(inputs), mask)
-  if algorithm.nll_loss is not None:
-    nll_weights = _nll_weights(algorithm.nll_loss, feedback, mask)
+  mask = _loss_mask(algorithm, rollout, feedback, inputs)
+  targets = algorithm.critic.target(inputs) if algorithm.critic is not None else None
   return Batch(
     prompt_tokens=rollout.prompt_tokens,
     prompt_mask=rollout.prompt_mask,
@@ -78,10 +63,10 @@ def prepare(
     weights=algorithm.aggregation(mask),
     old_logp=_select_given(old_logp, mask),
     ref_logp=_select_given(ref_logp, mask),
-    sampler_weights=sampler_weights,
-    nll_weights=nll_weights,
+    sampler_weights=_sampler_weights(algorithm, rollout, old_logp, mask),
+    nll_weights=_nll_weights(algorithm.nll_loss, feedback, mask),
     old_values=_select_given(inputs.values, mask),
-    targets=targets,
+    targets=_select_given(targets, mask),
     rollout_logp=select(rollout.logp, mask),
   )
 
@@ -102,8 +87,27 @@ def _check_given(
     )
 
 
+def _check_shapes(
+  rollout: Rollout, feedback: Feedback, old_logp: Array | None, ref_logp: Array | None
+) -> None:
+  logps = [x for x in (old_logp, ref_logp) if x is not None]
+  chex.assert_equal_shape([rollout.tokens, rollout.token_mask, rollout.action_mask, *logps])
+  chex.assert_shape([feedback.rewards, feedback.valid], rollout.tokens.shape[:2])
+
+
 def _select_given(x: Array | None, mask: Array) -> Array | None:
   return None if x is None else select(x, mask)
+
+
+def _loss_mask(
+  algorithm: Algorithm, rollout: Rollout, feedback: Feedback, inputs: AdvantageInputs
+) -> Array:
+  """The actions of valid completions that the filter selects."""
+  if algorithm.completion_filter is None:
+    return inputs.action_mask
+  rewards = select(jnp.asarray(feedback.rewards, jnp.float32), inputs.valid)
+  selected = algorithm.completion_filter(rewards, inputs.valid, rollout)
+  return inputs.action_mask & selected[..., None]
 
 
 def _token_advantages(algorithm: Algorithm, inputs: AdvantageInputs, mask: Array) -> Array:
@@ -115,7 +119,18 @@ def _token_advantages(algorithm: Algorithm, inputs: AdvantageInputs, mask: Array
   return select(advantages, mask)
 
 
-def _nll_weights(part: PositiveNLL, feedback: Feedback, mask: Array) -> Array:
+def _sampler_weights(
+  algorithm: Algorithm, rollout: Rollout, old_logp: Array | None, mask: Array
+) -> Array:
+  if algorithm.sampler_correction is None:
+    return jnp.ones(mask.shape, jnp.float32)
+  trainer, sampler = select(old_logp, mask), select(rollout.sample_logp, mask)
+  return select(algorithm.sampler_correction(trainer, sampler, mask), mask)
+
+
+def _nll_weights(part: PositiveNLL | None, feedback: Feedback, mask: Array) -> Array | None:
+  if part is None:
+    return None
   correct = select(feedback.rewards, feedback.valid, fill=-jnp.inf) > part.threshold
   return part.coef * aggregation.token_mean(mask & correct[..., None])
 

@@ -24,7 +24,7 @@ def reads_reference(surrogate: SurrogateFn) -> bool:
   """
   try:
     return _reads_reference_cached(surrogate)
-  except TypeError:  # not hashable; whatever tracing raises is caught where it is traced
+  except TypeError:  # not hashable; errors of tracing are caught in `_reads_reference`
     return _reads_reference(surrogate)
 
 

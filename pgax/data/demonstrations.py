@@ -19,24 +19,26 @@ class CollateDemonstrations:
 
   Attributes:
     prompts: collates the prompts.
-    max_tokens: maximum number of tokens of a solution, EOS included; a longer solution
+    max_completion_tokens: maximum number of tokens of a solution, EOS included; a longer solution
       raises ValueError.
   """
 
   prompts: CollatePrompts
-  max_tokens: int
+  max_completion_tokens: int
 
   @property
   def width(self) -> int:
     """Maximum number of tokens of a prompt and its solution."""
-    return self.prompts.max_prompt_tokens + self.max_tokens
+    return self.prompts.max_prompt_tokens + self.max_completion_tokens
 
   def ids(self, example: Example) -> list[int]:
     """Returns the ids of the solution, EOS included; raises ValueError over the limit."""
     if not example.solution:
       raise ValueError(f"problem {example.prompt!r} has no solution to learn from")
     ids = encode_completion(self.prompts.tokenizer, example.solution)
-    return check_length(ids, self.max_tokens, "solution", example.solution, "max_tokens")
+    return check_length(
+      ids, self.max_completion_tokens, "solution", example.solution, "max_completion_tokens"
+    )
 
   def texts(self, example: Example) -> dict[str, np.ndarray]:
     """Returns `tokens` of prompt and solution, and which of them are `learned`."""
@@ -90,7 +92,7 @@ def packed_batches(
   if row_tokens < collate.width:
     raise ValueError(
       f"row_tokens is {row_tokens}; a prompt of {collate.prompts.max_prompt_tokens} tokens "
-      f"and a solution of {collate.max_tokens} need {collate.width}"
+      f"and a solution of {collate.max_completion_tokens} need {collate.width}"
     )
   local_rows = local_batch_size(rows, process_index, process_count)
   texts = shuffled(examples, seed)[process_index::process_count].map(collate.texts)

@@ -151,7 +151,7 @@ class CollatePreferences:
 
   def __call__(self, pairs: Sequence[Preference]) -> PreferenceBatch:
     rows = [ids for pair in pairs for ids in self.ids(pair)]
-    width = self.completions.max_tokens
+    width = self.completions.max_completion_tokens
     tokens, mask = (x.reshape(len(pairs), 2, width) for x in pad(rows, width))
     prompts = self.completions.prompts([Example(pair.prompt, "") for pair in pairs])
     return PreferenceBatch(prompts, tokens, mask)

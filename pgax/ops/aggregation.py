@@ -32,6 +32,11 @@ def sequence_mean(mask: Array) -> Array:
 
   Returns:
     `[..., T]` float32 weights, summing to 1 (to 0 for an empty mask).
+
+  Example:
+    >>> print(aggregation.sequence_mean(jnp.array([[1, 1, 1, 1], [1, 0, 0, 0]])))
+    [[0.125 0.125 0.125 0.125]
+     [0.5   0.    0.    0.   ]]
   """
   mask = jnp.asarray(mask, jnp.float32)
   return mask * _inverse(lengths(mask))[..., None] * _inverse(_num_sequences(mask))
@@ -47,6 +52,11 @@ def token_mean(mask: Array) -> Array:
 
   Returns:
     `[..., T]` float32 weights, summing to 1 (to 0 for an empty mask).
+
+  Example:
+    >>> print(aggregation.token_mean(jnp.array([[1, 1, 1, 1], [1, 0, 0, 0]])))
+    [[0.2 0.2 0.2 0.2]
+     [0.2 0.  0.  0. ]]
   """
   mask = jnp.asarray(mask, jnp.float32)
   return mask * _inverse(jnp.sum(mask))
@@ -69,6 +79,12 @@ def fixed_length(mask: Array, max_length: float, sequences: Array | None = None)
 
   Raises:
     ValueError: if `max_length` is not positive.
+
+  Example:
+    >>> mask = jnp.array([[1, 1, 1, 1], [1, 0, 0, 0]])
+    >>> print(aggregation.fixed_length(mask, max_length=10))
+    [[0.05 0.05 0.05 0.05]
+     [0.05 0.   0.   0.  ]]
   """
   if max_length <= 0:
     raise ValueError(f"max_length is {max_length}; it must be a positive number of tokens")
@@ -87,6 +103,11 @@ def sequence_sum(mask: Array, sequences: Array | None = None) -> Array:
 
   Returns:
     `[..., T]` float32 weights.
+
+  Example:
+    >>> print(aggregation.sequence_sum(jnp.array([[1, 1, 1, 1], [1, 0, 0, 0]])))
+    [[0.5 0.5 0.5 0.5]
+     [0.5 0.  0.  0. ]]
   """
   mask = jnp.asarray(mask, jnp.float32)
   count = _num_sequences(mask) if sequences is None else sequences

@@ -37,6 +37,11 @@ def truncated(old_logp: Array, rollout_logp: Array, cap: float = 2.0) -> Array:
 
   Raises:
     ValueError: if `cap` is not positive.
+
+  Example:
+    >>> old, rollout = jnp.log(jnp.array([[0.5, 0.6], [0.4, 0.2]]))
+    >>> print(correction.truncated(old, rollout, cap=2.0))
+    [1.25 2.  ]
   """
   if not cap > 0:
     raise ValueError(f"cap is {cap}; it must be positive")
@@ -62,6 +67,11 @@ def icepop(
 
   Raises:
     ValueError: unless `0 <= low <= high`.
+
+  Example:
+    >>> old, rollout = jnp.log(jnp.array([[0.5, 0.6], [0.4, 0.1]]))
+    >>> print(correction.icepop(old, rollout, low=0.5, high=5.0))
+    [1.25 0.  ]
   """
   if not 0 <= low <= high:
     raise ValueError(f"low is {low} and high is {high}; allowed are 0 <= low <= high")
@@ -86,6 +96,11 @@ def sequence(old_logp: Array, rollout_logp: Array, mask: Array, cap: float = 2.0
 
   Raises:
     ValueError: if `cap` is not positive.
+
+  Example:
+    >>> old, rollout = jnp.log(jnp.array([[0.6, 0.5], [0.5, 0.4]]))
+    >>> print(correction.sequence(old, rollout, jnp.array([1, 1])))
+    [1.5 1.5]
   """
   old_logp, rollout_logp = select(old_logp, mask), select(rollout_logp, mask)
   total = masked_sum(old_logp - rollout_logp, mask, axis=-1)[..., None]
@@ -103,6 +118,11 @@ def effective_sample_size(weights: Array, mask: Array) -> Array:
 
   Returns:
     Float32 scalar between 0 and 1; 1 for equal weights, 0 for none.
+
+  Example:
+    >>> weights = jnp.array([1.0, 1.0, 0.0, 0.0])
+    >>> print(correction.effective_sample_size(weights, jnp.ones(4)))
+    0.5
   """
   count = jnp.sum(jnp.asarray(mask, jnp.float32))
   square = masked_sum(jnp.square(weights), mask) * count

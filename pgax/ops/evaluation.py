@@ -42,6 +42,11 @@ def pass_at_k(right: Array, valid: Array, k: int) -> Array:
 
   Raises:
     ValueError: if `k` is less than 1.
+
+  Example:
+    >>> right = jnp.array([True, False, False, False])
+    >>> print([float(evaluation.pass_at_k(right, jnp.ones(4), k)) for k in (1, 2, 4)])
+    [0.25, 0.5, 1.0]
   """
   if k < 1:
     raise ValueError(f"k is {k}; it must be at least 1")
@@ -79,6 +84,11 @@ def bootstrap(
 
   Raises:
     ValueError: if `level` or `resamples` is out of range.
+
+  Example:
+    >>> solved = jnp.array([0.5, 0.5, 0.5])
+    >>> print(*evaluation.bootstrap(solved, jax.random.key(0)))
+    0.5 0.5 0.5
   """
   if not 0 < level < 1:
     raise ValueError(f"level is {level}; it must be above 0 and below 1")

@@ -36,6 +36,11 @@ def k1(logp: Array, ref_logp: Array) -> Array:
 
   Returns:
     `[...]` float32, nats.
+
+  Example:
+    >>> logp, ref_logp = jnp.log(jnp.array([[0.5, 0.25], [0.25, 0.5]]))
+    >>> print(kl.k1(logp, ref_logp))
+    [ 0.6931 -0.6931]
   """
   return -_log_ratio(logp, ref_logp)
 
@@ -52,6 +57,11 @@ def k2(logp: Array, ref_logp: Array) -> Array:
 
   Returns:
     `[...]` float32, nats squared.
+
+  Example:
+    >>> logp, ref_logp = jnp.log(jnp.array([[0.5, 0.25], [0.25, 0.5]]))
+    >>> print(kl.k2(logp, ref_logp))
+    [0.2402 0.2402]
   """
   return 0.5 * _log_ratio(logp, ref_logp) ** 2
 
@@ -70,6 +80,11 @@ def k3(logp: Array, ref_logp: Array) -> Array:
 
   Returns:
     `[...]` float32, nats.
+
+  Example:
+    >>> logp, ref_logp = jnp.log(jnp.array([[0.5, 0.25], [0.25, 0.5]]))
+    >>> print(kl.k3(logp, ref_logp))
+    [0.1931 0.3069]
   """
   d = _log_ratio(logp, ref_logp)
   slope = math.expm1(MAX_LOG_RATIO)
@@ -92,6 +107,11 @@ def k3_importance_weighted(logp: Array, ref_logp: Array, old_logp: Array) -> Arr
 
   Returns:
     `[...]` float32, nats.
+
+  Example:
+    >>> logp, ref_logp, old_logp = jnp.log(jnp.array([[0.5], [0.25], [0.25]]))
+    >>> print(kl.k3_importance_weighted(logp, ref_logp, old_logp))  # twice k3
+    [0.3863]
   """
   log_ratio = -_log_ratio(logp, jax.lax.stop_gradient(old_logp))
   ratio = jnp.exp(jnp.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
@@ -109,6 +129,11 @@ def exact(logits: Array, ref_logits: Array) -> Array:
 
   Returns:
     `[...]` float32, nats.
+
+  Example:
+    >>> p, q = jnp.array([[0.5, 0.5]]), jnp.array([[0.25, 0.75]])
+    >>> print(kl.exact(jnp.log(p), jnp.log(q)))
+    [0.1438]
   """
   chex.assert_equal_shape([logits, ref_logits])
   log_p = jax.nn.log_softmax(jnp.asarray(logits, jnp.float32))

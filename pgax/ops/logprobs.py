@@ -22,6 +22,13 @@ def log_softmax(logits: Array, temperature: float | Array = 1.0) -> Array:
 
   Returns:
     `[..., V]` float32, nats.
+
+  Example:
+    >>> logits = jnp.log(jnp.array([1.0, 3.0]))
+    >>> print(jnp.exp(logprobs.log_softmax(logits)))
+    [0.25 0.75]
+    >>> print(jnp.exp(logprobs.log_softmax(logits, temperature=0.5)))
+    [0.1 0.9]
   """
   return jax.nn.log_softmax(jnp.asarray(logits, jnp.float32) / temperature, axis=-1)
 
@@ -35,6 +42,11 @@ def token_logp(log_probs: Array, tokens: Array) -> Array:
 
   Returns:
     `[...]`, nats.
+
+  Example:
+    >>> log_probs = jnp.log(jnp.array([[0.2, 0.8], [0.5, 0.5]]))
+    >>> print(jnp.exp(logprobs.token_logp(log_probs, jnp.array([1, 0]))))
+    [0.8 0.5]
   """
   chex.assert_shape(tokens, log_probs.shape[:-1])
   return jnp.take_along_axis(log_probs, tokens[..., None], axis=-1)[..., 0]
@@ -50,6 +62,10 @@ def entropy(log_probs: Array) -> Array:
 
   Returns:
     `[...]`, nats, between 0 and `log V`.
+
+  Example:
+    >>> print(logprobs.entropy(jnp.log(jnp.array([[0.5, 0.5], [0.25, 0.75]]))))
+    [0.6931 0.5623]
   """
   finite = jnp.where(jnp.isneginf(log_probs), 0.0, log_probs)
   return -jnp.sum(jnp.exp(log_probs) * finite, axis=-1)

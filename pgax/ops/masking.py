@@ -25,6 +25,10 @@ def select(x: Array, mask: Array, fill: float = 0.0) -> Array:
 
   Returns:
     `[...]`, the dtype of `x`.
+
+  Example:
+    >>> print(masking.select(jnp.array([1.0, jnp.nan, 3.0]), jnp.array([1, 0, 1])))
+    [1. 0. 3.]
   """
   x, mask = jnp.asarray(x), jnp.asarray(mask, bool)
   chex.assert_equal_shape([x, mask])
@@ -41,6 +45,10 @@ def masked_sum(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None)
 
   Returns:
     The sum, 0 where the mask is empty.
+
+  Example:
+    >>> print(masking.masked_sum(jnp.array([1.0, jnp.nan, 3.0]), jnp.array([1, 0, 1])))
+    4.0
   """
   return jnp.sum(select(jnp.asarray(x, jnp.float32), mask), axis=axis)
 
@@ -55,6 +63,10 @@ def masked_mean(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None
 
   Returns:
     The mean, 0 where the mask is empty.
+
+  Example:
+    >>> print(masking.masked_mean(jnp.array([1.0, jnp.nan, 3.0]), jnp.array([1, 0, 1])))
+    2.0
   """
   count = jnp.sum(jnp.asarray(mask, jnp.float32), axis=axis)
   return masked_sum(x, mask, axis) / jnp.maximum(count, 1.0)
@@ -68,5 +80,9 @@ def lengths(mask: Array) -> Array:
 
   Returns:
     `[...]` float32, in tokens.
+
+  Example:
+    >>> print(masking.lengths(jnp.array([[1, 1, 0], [0, 0, 0]])))
+    [2. 0.]
   """
   return jnp.sum(jnp.asarray(mask, jnp.float32), axis=-1)

@@ -18,6 +18,10 @@ def bradley_terry(chosen: Array, rejected: Array) -> Array:
 
   Returns:
     `[...]` float32, nats.
+
+  Example:
+    >>> print(preferences.bradley_terry(jnp.array([0.0, 2.0]), jnp.array([0.0, 1.0])))
+    [0.6931 0.3133]
   """
   chex.assert_equal_shape([chosen, rejected])
   chosen, rejected = (jnp.asarray(x, jnp.float32) for x in (chosen, rejected))

@@ -84,6 +84,11 @@ def discounted_returns(rewards: Array, mask: Array, discount: Array | float = 1.
 
   Returns:
     `[..., T]` float32.
+
+  Example:
+    >>> rewards, mask = jnp.array([0.0, 9.0, 1.0]), jnp.array([1, 0, 1])  # with a gap
+    >>> print(returns.discounted_returns(rewards, mask, discount=0.5))
+    [0.5 0.  1. ]
   """
   mask, rewards = _checked(mask, rewards)
   return _accumulate(rewards, mask, _decay("discount", discount, mask))
@@ -111,6 +116,13 @@ def td_errors(
 
   Returns:
     `[..., T]` float32.
+
+  Example:
+    >>> rewards, values = jnp.array([0.0, 0.0, 1.0]), jnp.array([0.5, 0.2, 0.6])
+    >>> print(returns.td_errors(rewards, values, jnp.ones(3)))
+    [-0.3  0.4  0.4]
+    >>> print(returns.td_errors(rewards, values, jnp.array([1, 0, 1])))  # skips the second
+    [0.1 0.  0.4]
   """
   mask, rewards, values = _checked(mask, rewards, values)
   decay = _decay("discount", discount, mask)[..., None]
@@ -145,6 +157,11 @@ def n_step_advantages(
 
   Raises:
     ValueError: if `n` is less than 1.
+
+  Example:
+    >>> rewards, values = jnp.array([0.0, 0.0, 1.0]), jnp.array([0.5, 0.2, 0.6])
+    >>> print(returns.n_step_advantages(rewards, values, jnp.ones(3), n=2))
+    [0.1 0.8 0.4]
   """
   if n < 1:
     raise ValueError(f"n is {n}; it must be at least 1")
@@ -185,6 +202,13 @@ def gae(
 
   Returns:
     `[..., T]` float32.
+
+  Example:
+    >>> rewards, values = jnp.array([0.0, 0.0, 1.0]), jnp.array([0.4, 0.2, 0.6])
+    >>> print(returns.gae(rewards, values, jnp.ones(3), lam=0.5))
+    [0.1 0.6 0.4]
+    >>> print(returns.gae(rewards, values, jnp.ones(3), lam=1.0))  # return minus value
+    [0.6 0.8 0.4]
   """
   deltas = td_errors(rewards, values, mask, discount, bootstrap)
   mask = jnp.asarray(mask, bool)
@@ -204,6 +228,11 @@ def lambda_returns(advantages: Array, values: Array, mask: Array) -> Array:
 
   Returns:
     `[..., T]` float32.
+
+  Example:
+    >>> advantage, values = jnp.array([0.5, 0.8, 0.4]), jnp.array([0.5, 0.2, 0.6])
+    >>> print(returns.lambda_returns(advantage, values, jnp.ones(3)))
+    [1. 1. 1.]
   """
   mask, advantages, values = _checked(mask, advantages, values)
   return advantages + values
@@ -224,6 +253,10 @@ def length_adaptive_lambda(lengths: Array, alpha: float = 0.05) -> Array:
 
   Raises:
     ValueError: if `alpha` is not positive.
+
+  Example:
+    >>> print(returns.length_adaptive_lambda(jnp.array([10, 20, 40, 200])))
+    [0.  0.  0.5 0.9]
   """
   if not alpha > 0:
     raise ValueError(f"alpha is {alpha}; it must be positive")

@@ -30,6 +30,11 @@ def missing_eos(
 
   Raises:
     ValueError: if `penalty` is negative.
+
+  Example:
+    >>> finished = jnp.array([True, False])
+    >>> print(shaping.missing_eos(jnp.array([1.0, 1.0]), finished, penalty=0.25))
+    [1.   0.75]
   """
   if not penalty >= 0:
     raise ValueError(f"penalty is {penalty}; it must be at least 0")
@@ -55,6 +60,10 @@ def overlong(lengths: Array, max_length: int, buffer: int) -> Array:
 
   Raises:
     ValueError: if `buffer` is not between 1 and `max_length`.
+
+  Example:
+    >>> print(shaping.overlong(jnp.array([10, 16, 18, 25]), max_length=20, buffer=4))
+    [ 0.   0.  -0.5 -1. ]
   """
   if not 1 <= buffer <= max_length:
     raise ValueError(
@@ -80,6 +89,10 @@ def rescale(rewards: Array, low: float, high: float) -> Array:
 
   Raises:
     ValueError: if `low` is not below `high`.
+
+  Example:
+    >>> print(shaping.rescale(jnp.array([-1.0, 0.0, 3.0]), low=-1.0, high=3.0))
+    [0.   0.25 1.  ]
   """
   if not low < high:
     raise ValueError(f"low is {low} and high is {high}; low must be below high")
@@ -101,6 +114,10 @@ def clip(rewards: Array, low: float, high: float) -> Array:
 
   Raises:
     ValueError: if `low` is above `high`.
+
+  Example:
+    >>> print(shaping.clip(jnp.array([-5.0, 0.5, 5.0]), low=-1.0, high=1.0))
+    [-1.   0.5  1. ]
   """
   if not low <= high:
     raise ValueError(f"low is {low} and high is {high}; low must not be above high")

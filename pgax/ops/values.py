@@ -26,6 +26,11 @@ def value_loss(
 
   Raises:
     ValueError: if `clip` is negative.
+
+  Example:
+    >>> new, old, targets = jnp.array([[0.5, 0.9], [0.5, 0.5], [1.0, 1.0]])
+    >>> print(values.value_loss(new, old, targets, clip=0.2))
+    [0.125 0.045]
   """
   if clip is not None and clip < 0:
     raise ValueError(f"clip is {clip}; it must be at least 0, or None for no limit")
@@ -53,6 +58,10 @@ def binary_value_loss(logits: Array, targets: Array) -> Array:
 
   Returns:
     `[..., T]` float32, nats.
+
+  Example:
+    >>> print(values.binary_value_loss(jnp.array([0.0, 2.0]), jnp.array([1.0, 1.0])))
+    [0.6931 0.1269]
   """
   chex.assert_equal_shape([logits, targets])
   logits = jnp.asarray(logits, jnp.float32)

@@ -1,4 +1,4 @@
-"""The loss: a weighted sum that splits, whatever padding holds."""
+"""The loss: a weighted sum that can be split, and ignores what is masked."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Parts: each setting of each part changes what it gives, and what it needs is said."""
+"""Parts: every setting changes the result, and missing inputs are named."""
 
 import dataclasses
 
@@ -88,7 +88,7 @@ CALLS = {
   parts.GeometricMean: (surrogate, {"clip": 0.1}),
   parts.ClippedWeight: (surrogate, {"clip_low": 0.1, "clip_high": 0.1}),
   parts.SigmoidGate: (surrogate, {"tau_pos": 2.0, "tau_neg": 2.0}),
-  # Its loss is that of `Unclipped`; what it cuts is the gradient (tests/ops).
+  # Its loss is that of `Unclipped`; only its gradient differs (tests/ops).
   parts.ProbabilityClipped: (
     lambda part: part(LIVE, BATCH).clipped & MASK,
     {"delta": 0.01},
@@ -133,7 +133,7 @@ def test_every_setting_of_a_part_matters(kind, name):
 def test_token_rewards_of_a_critic():
   at_end = np.asarray(advantages.at_last_token(REWARDS + INPUTS.penalty.sum(-1), MASK))
   token_rewards = at_end - np.asarray(INPUTS.penalty)
-  # They add up to the penalised reward of the completion.
+  # They add up to the penalized reward of the completion.
   np.testing.assert_allclose(token_rewards.sum(-1), REWARDS, rtol=1e-5, atol=1e-6)
   expected = returns.gae(token_rewards, INPUTS.values, MASK, 1.0, 0.95)
   np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""From a scored rollout to a batch: advantages, weights, and what is excluded."""
+"""From a rollout and its rewards to a batch: advantages, weights and exclusions."""
 
 import dataclasses
 
@@ -53,7 +53,7 @@ def test_penalty_in_the_reward():
   shaped = np.asarray(REWARDS) - 0.5 * 0.1 * lengths
   expected = np.asarray(advantages.rloo(shaped))[..., None] * ROLLOUT.action_mask
   np.testing.assert_allclose(batch.advantages, expected, rtol=1e-4, atol=1e-5)
-  # A penalty in the loss leaves the reward alone.
+  # A penalty in the loss does not change the reward.
   algorithm = algorithms.grpo(kl_coef=0.5)
   batch = prepare(algorithm, kl_coef=0.5)
   expected = np.asarray(advantages.grpo(REWARDS))[..., None] * ROLLOUT.action_mask
@@ -124,7 +124,7 @@ def test_expert_iteration_is_the_likelihood_of_what_was_right(constant):
   mask = np.asarray(ROLLOUT.action_mask) & right[..., None]
   np.testing.assert_array_equal(batch.loss_mask, mask)
   total, _ = algorithms.loss(algorithm, LOGP, batch)
-  # Masked normalisation: each completion's sum over the constant, mean over completions.
+  # Masked normalization: each completion's sum over the constant, mean over completions.
   sums = np.where(mask, LOGP, 0).sum(-1)
   expected = sums[right].mean() / constant if constant else sums.sum() / mask.sum()
   assert total == pytest.approx(-expected, rel=1e-5)

@@ -1,4 +1,4 @@
-"""Presets: the parts that they are made of, and that every setting reaches its part."""
+"""Presets: their parts, and that every setting reaches its part."""
 
 import dataclasses
 import inspect
@@ -62,7 +62,7 @@ def critic(lam, pretraining=0):
   return CriticSpec(parts.LambdaReturn(1.0, lam), parts.SquaredError(0.2), 0.1, pretraining)
 
 
-# The table of ALGORITHMS that the field knows, part by part, defaults included.
+# The presets of the formula sheet, part by part, defaults included.
 EXPECTED = {
   algorithms.reinforce: Algorithm(
     parts.BatchMean(), parts.PolicyGradient(), aggregation.sequence_sum
@@ -198,7 +198,7 @@ def test_parts(preset):
 
 
 def leaves(value):
-  """Every setting of an algorithm, however deep, by its place."""
+  """Every setting of an algorithm by its path, nested ones included."""
   if dataclasses.is_dataclass(value):
     fields = {field.name: vars(value)[field.name] for field in dataclasses.fields(value)}
   elif isinstance(value, tuple):

@@ -13,7 +13,7 @@ EXAMPLES = [
   Example("q" * RNG.integers(1, 6), "", f"{i:02d}" + "s" * RNG.integers(0, 5))
   for i in range(23)
 ]
-COLLATE = CollateDemonstrations(CollatePrompts(TOKENIZER, 6), max_tokens=7)
+COLLATE = CollateDemonstrations(CollatePrompts(TOKENIZER, 6), max_completion_tokens=7)
 
 
 def texts(rows):

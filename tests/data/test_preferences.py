@@ -68,5 +68,7 @@ def test_pairs_are_collated_into_arrays():
   assert batch.tokens[0, 0, :3].tolist() == [*tokenizer("bc").input_ids[1:], 2]
   assert batch.prompts.mask.sum(-1).tolist() == [2, 3]
   assert np.all(batch.tokens[~batch.mask] == 0)
-  with pytest.raises(ValueError, match="'toolong' has 8 tokens; max_tokens allows 5"):
+  with pytest.raises(
+    ValueError, match="'toolong' has 8 tokens; max_completion_tokens allows 5"
+  ):
     collate([Preference("a", "b", "toolong")])

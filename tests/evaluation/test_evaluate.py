@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pgax.data import CollatePrompts, byte_tokenizer
+from pgax.evaluation.config import EvaluationConfig
 from pgax.evaluation.evaluate import (
   Evaluation,
   evaluate,
@@ -21,7 +22,7 @@ from tests import tiny
 COLLATE = CollatePrompts(byte_tokenizer(), 5)
 PROBLEMS = [Example(f"{i}+1=", str(i + 1)) for i in range(7)]
 KEY = jax.random.key(3)
-SAMPLER = tiny.sampler(max_tokens=4)
+SAMPLER = tiny.sampler(max_completion_tokens=4)
 
 
 def call(reward, batch_size=7, problems=PROBLEMS, key=KEY, **settings):
@@ -121,7 +122,12 @@ class Script:
 def test_the_numbers_of_several_samples():
   script = Script()
   found = call(
-    script.reward, batch_size=13, samples=6, temperature=1.0, answer=script.answer, keep=9
+    script.reward,
+    batch_size=13,
+    samples=6,
+    temperature=1.0,
+    extract_answer=script.answer,
+    keep=9,
   )
   assert script.scored == script.read == 42 and len(found.samples) == 9
   told = {name: x.mean for name, x in found.estimates.items()}
@@ -191,15 +197,15 @@ def test_a_score_that_some_batches_lack():
   [
     ({"samples": 0}, "samples is 0; it must be at least 1"),
     ({"temperature": -1.0}, "temperature is -1.0; it must be at least 0"),
-    ({"temperature": math.inf}, "temperature is inf; it must be at least 0, and finite"),
+    ({"temperature": math.inf}, "temperature is inf; it must be at least 0 and finite"),
     ({"samples": 2}, "samples is 2 and temperature is 0.0; all greedy completions"),
   ],
 )
 def test_what_can_not_be_drawn(settings, message):
   with pytest.raises(ValueError, match=message):
     call(tiny.any_reward, **settings)
-  with pytest.raises(ValueError, match=f"eval_{message.partition(' and ')[0]}"):
-    tiny.run_config(**{f"eval_{name}": value for name, value in settings.items()})
+  with pytest.raises(ValueError, match=f"evaluation.{message.partition(' and ')[0]}"):
+    EvaluationConfig(**settings)
 
 
 def test_key_is_of_the_seed_and_not_of_the_run():

@@ -8,10 +8,10 @@ import pytest
 
 from pgax.data import CollatePrompts, byte_tokenizer, filtered
 from pgax.data.solve_rates import read_solve_rates
+from pgax.errors import UserError
 from pgax.evaluation.solve_rates import measure
 from pgax.rewards.pool import InProcess
 from pgax.tasks import addition
-from pgax.training import UserError
 from tests import tiny
 
 TASK = addition(digits=1)
@@ -29,7 +29,7 @@ def reward(prompt, completion, ground_truth, metadata):
 @pytest.fixture(scope="module")
 def call():
   tokenizer = byte_tokenizer()
-  sampler = tiny.sampler(max_tokens=16)
+  sampler = tiny.sampler(max_completion_tokens=16)
 
   def call(path, scored=reward, problems=PROBLEMS, **changes):
     settings = {"samples": SAMPLES, "temperature": 1.0, "batch_size": 4} | changes
@@ -76,7 +76,7 @@ def test_a_file_of_another_measurement(call, tmp_path):
   head = {"problems": 10, "samples": 8, "temperature": 1.0, "batch_size": 4, "seed": 0}
   path.write_text(json.dumps(head) + "\n")
   with pytest.raises(
-    UserError, match="of another measurement.*differs in problems, samples"
+    UserError, match="holds another measurement.*differs in problems, samples"
   ):
     call(path)
   path.unlink()
@@ -84,7 +84,7 @@ def test_a_file_of_another_measurement(call, tmp_path):
   with pytest.raises(UserError, match="it differs in problems. Give another file"):
     call(path, problems=PROBLEMS[2:4])
   path.write_text("no\n")
-  with pytest.raises(UserError, match="or of none"):
+  with pytest.raises(UserError, match="or none"):
     call(path)
   assert path.read_text() == "no\n"
 

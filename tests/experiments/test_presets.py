@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from experiments.presets import describe, describe_kl, rest, table
+from experiments.presets import describe, describe_kl, other_settings, table
 from pgax import algorithms
 from pgax.algorithms import filters, parts
 
@@ -18,7 +18,7 @@ def test_a_row_for_every_preset():
   rows = [line for line in table().splitlines() if line.startswith("| `")]
   names = [row.split("`")[1] for row in rows]
   assert names == [preset.__name__ for preset in algorithms.presets.ALL]
-  assert all(row.count("|") == 8 for row in rows)
+  assert all(row.count("|") == 9 for row in rows)
 
 
 def test_parts_in_words():
@@ -28,5 +28,7 @@ def test_parts_in_words():
     "`k3` in the loss: `FixedController(coef=0.5)`"
   )
   assert "to the old policy, times the ratio" in describe_kl(algorithms.mdpo().kl)
-  changed = dataclasses.replace(algorithms.grpo(), epochs=3, keep=filters.finished)
-  assert rest(changed) == "keep: `finished`<br>epochs: `3`"
+  changed = dataclasses.replace(
+    algorithms.grpo(), epochs=3, completion_filter=filters.finished
+  )
+  assert other_settings(changed) == "completion_filter: `finished`<br>epochs: `3`"

@@ -132,7 +132,8 @@ def test_adaptive_coefficient_follows_its_anchor():
   for anchor, expected in (("old", 1.2), ("reference", 0.8)):
     penalty = algorithms.KLPenalty(kl.k3, controller, "loss", anchor)
     algorithm = dataclasses.replace(algorithms.grpo(epochs=3), kl=penalty)
-    state, told = update(algorithm, optimizer=rates)
+    kept = UpdateConfig(keep_reference=True)
+    state, told = update(algorithm, optimizer=rates, update=kept)
     assert told["kl/ref"] == 0 and told["kl/old"] > 1e-4
     assert state.kl_state == pytest.approx(0.1 * expected)
 

@@ -1,4 +1,4 @@
-"""One call of every public op, and other values of every setting of it.
+"""One call of every public op, and other values of each of its settings.
 
 `CALLS` gives the arguments of a call by name; arrays have a leading axis of prompts, and
 what is not an array is a setting. `OTHERS` gives, for every setting, values that must

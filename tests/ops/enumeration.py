@@ -44,12 +44,12 @@ def probability(logits):
 
 
 REF_LOGP = token_logp(REF_LOGITS)
-# What the penalty in the reward is of each completion: k1, summed and stopped.
+# The penalty in the reward of each completion: k1, summed, as data.
 PENALTY = (token_logp(LOGITS) - REF_LOGP).sum(-1)
 
 
 def exact_gradient(rewards=REWARDS, beta=0.0):
-  """Gradient of the expected reward less `beta * KL(policy || reference)`."""
+  """Gradient of the expected reward minus `beta * KL(policy || reference)`."""
 
   def objective(logits):
     p = probability(logits)
@@ -91,7 +91,7 @@ def by_tokens(advantage, surrogate):
 
 
 def by_groups(surrogate):
-  """A loss of whole completions, `surrogate(logp, old_logp, ref_logp, rewards, mask)`."""
+  """A loss of completions, `surrogate(logp, old_logp, ref_logp, rewards, mask)`."""
 
   def loss(logp, old_logp, ref_logp, rewards):
     mask = jnp.ones(logp.shape, bool)

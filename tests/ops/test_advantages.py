@@ -50,7 +50,7 @@ def test_matches_reference(r, valid, ddof, eps):
     np.testing.assert_allclose(
       ours, references.group(r, valid, formula), rtol=1e-4, atol=2e-5
     )
-  # Standardising magnifies rounding where the deviation is tiny, so ask for a real one.
+  # Normalizing magnifies rounding where the deviation is tiny, so require a larger one.
   spread = np.array(
     [np.ptp(row[ok]) if ok.any() else 0 for row, ok in zip(r, valid, strict=True)]
   )

@@ -1,4 +1,4 @@
-"""Token weights: worked numbers, a plain reference, and what no weight may do."""
+"""Token weights: worked numbers, a plain reference, and their invariances."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Correction weights: bounds, no gradient, and what they are for."""
+"""Correction weights: bounds, no gradient, and unbiased expectations."""
 
 import jax
 import jax.numpy as jnp

@@ -34,7 +34,7 @@ def test_pass_at_k_of_many_completions_is_exact():
     result = pass_at_k(right, np.ones_like(right), k)
     exact = [1 - math.comb(n - c, k) / math.comb(n, k) for c in counts.tolist()]
     np.testing.assert_allclose(result, exact, rtol=2e-4, atol=1e-6)
-    # Nothing right and all right leave no room for rounding.
+    # With none or all correct the result is exact.
     assert result[0] == 0 and result[-1] == 1
 
 
@@ -52,7 +52,7 @@ def test_pass_at_no_completion_is_rejected():
     evaluation.pass_at_k(np.ones((1, 2), bool), np.ones((1, 2), bool), 0)
 
 
-def test_interval_holds_the_mean_as_often_as_it_says():
+def test_the_interval_covers_the_mean_as_often_as_its_level():
   rng, size, trials = np.random.default_rng(0), 100, 400
   values = np.stack(
     [(rng.random((trials, size)) < 0.3), rng.exponential(0.3, (trials, size))]
@@ -71,7 +71,7 @@ def test_interval_is_that_of_the_textbook():
   for row, mean, low, high in zip(rows, *result, strict=True):
     means = rng.choice(row, (20_000, 8)).mean(-1)
     assert mean == pytest.approx(row.mean(), rel=1e-6)
-    # Of a thousand draws, the quantile's own deviation is about 0.07 of the mean's.
+    # With a thousand resamples a quantile's deviation is about 0.07 of the mean's.
     np.testing.assert_allclose(
       [low, high], np.quantile(means, [0.025, 0.975]), atol=0.25 * means.std()
     )

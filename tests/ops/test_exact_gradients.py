@@ -38,7 +38,7 @@ def greedy_reward(rewards):
   return jnp.full(rewards.shape[:-1], REWARDS[jnp.argmax(token_logp(LOGITS).sum(-1))])
 
 
-# A baseline that contains the own reward scales the expected gradient by (G - 1) / G.
+# A baseline that includes the own reward scales the expected gradient by (G - 1) / G.
 SHRUNK = (GROUP - 1) / GROUP
 
 
@@ -119,7 +119,7 @@ def test_divergence_in_the_loss(estimator, divergence):
     return plain(logp, old_logp, ref_logp, rewards) + penalty
 
   def exact_penalty(logits):
-    """Sum over both tokens, each in the contexts that the policy gets into now."""
+    """Sum over both tokens, each in the contexts that the current policy reaches."""
     total = divergence(logits["first"], REF_LOGITS["first"])
     contexts = jax.nn.softmax(LOGITS["first"])
     return total + jnp.sum(contexts * divergence(logits["second"], REF_LOGITS["second"]))
@@ -130,7 +130,7 @@ def test_divergence_in_the_loss(estimator, divergence):
 
 
 def test_grpo_is_not_the_gradient_of_the_reward():
-  # Dividing by the deviation of the group weighs prompts anew: no factor makes up for it.
+  # Dividing by the deviation of the group reweighs the prompts: no factor relates the two.
   ours = flat(expected_gradient(by_tokens(advantages.grpo, policy_gradient)))
   theirs = flat(exact_gradient())
   cosine = ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs)
@@ -138,7 +138,7 @@ def test_grpo_is_not_the_gradient_of_the_reward():
 
 
 def grpo_factor(p, size):
-  """`E sqrt(k (G - k)) / G / (p (1 - p))`, with `k` right ones of `G`, binomial."""
+  """`E sqrt(k (G - k)) / G / (p (1 - p))`, with `k` of `G` correct, binomial."""
   mean = sum(
     math.comb(size, k) * p**k * (1 - p) ** (size - k) * math.sqrt(k * (size - k)) / size
     for k in range(size + 1)

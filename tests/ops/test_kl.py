@@ -17,7 +17,7 @@ def _log_softmax(x):
 
 
 def _expectation(logits, estimator):
-  """E over the policy of an estimator, its samples held fixed."""
+  """Expected estimate under the policy, with fixed samples."""
   logp = _log_softmax(logits)
   p = jax.lax.stop_gradient(jnp.exp(logp))
   return jnp.sum(p * estimator(logp, _log_softmax(REF_LOGITS)))
@@ -154,7 +154,7 @@ def test_annealed_controller():
   [kl.FixedController(0.1), kl.AdaptiveController(0.1, 6.0, 100), kl.AnnealedController()],
 )
 def test_the_state_of_a_controller_keeps_its_type(controller):
-  # One that changed would be traced anew at the second step, and could not be restored.
+  # A dtype that changed would cause a retrace at the second step and break a restore.
   state = controller.init()
   later = jax.jit(controller.update)(state, jnp.float32(3.0), 8)
   assert jax.tree.map(jnp.result_type, later) == jax.tree.map(jnp.result_type, state)

@@ -41,7 +41,7 @@ def test_every_setting_is_varied(name):
   for key, parameter in settings(name).items():
     allowed = {bool: (False, True)}.get(hints[key], typing.get_args(hints[key]))
     if typing.get_origin(hints[key]) is typing.Literal or hints[key] is bool:
-      # Of a flag or a choice, every value there is.
+      # A flag or a choice is tried with every value.
       assert {parameter.default, *others[key]} == set(allowed)
 
 

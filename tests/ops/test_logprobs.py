@@ -34,6 +34,6 @@ def test_entropy_of_forbidden_tokens():
   assert np.all(np.isfinite(gradient[:2]))
 
 
-def test_float32_whatever_the_model_computes_in():
+def test_float32_for_any_dtype_of_the_model():
   logits = jnp.ones((2, 3), jnp.bfloat16)
   assert logprobs.log_softmax(logits).dtype == jnp.float32

@@ -17,7 +17,7 @@ def test_against_the_formula():
   expected = [references.bradley_terry(*pair) for pair in pairs]
   np.testing.assert_allclose(np.asarray(result).ravel(), expected, rtol=1e-5)
   assert result.dtype == jnp.float32
-  # What is common to both plays no part.
+  # A constant added to both changes nothing.
   np.testing.assert_allclose(bradley_terry(CHOSEN + 7, REJECTED + 7), result, rtol=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""Losses of the value function, and their gradients."""
+"""Losses of the critic, and their gradients."""
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +67,7 @@ def test_extremes_and_data():
     values.value_loss(jnp.ones(1), jnp.ones(1), jnp.ones(1), clip=-1)
 
 
-def test_binary_loss_has_a_lower_bound_whatever_the_targets():
+def test_binary_loss_has_a_lower_bound_for_any_targets():
   logits = jnp.array([-1000.0, -10.0, 10.0, 1000.0])
   for target, clipped in ((-0.2, 0.0), (1.3, 1.0)):
     result = values.binary_value_loss(logits, jnp.full(4, target))

@@ -9,7 +9,7 @@ from absl.testing import parameterized
 
 from tests.ops.calls import CALLS, FUNCTIONS
 
-# These look at the whole batch: under vmap each entry is a batch of its own.
+# These reduce over the batch: under vmap each entry is a batch.
 WHOLE_BATCH = {
   "advantages.batch_mean",
   "advantages.moving_average",

@@ -1,4 +1,4 @@
-"""Collecting: refill of dropped groups with a bound, greedy baselines, steps."""
+"""The actor: dynamic sampling within its bound, greedy baselines, steps, chunks."""
 
 import threading
 
@@ -10,13 +10,12 @@ from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts
 from pgax.rewards.pool import InProcess
-from pgax.rollout.actor import Actor
-from pgax.training import ScoringConfig
+from pgax.rollout import ScoringConfig
 from pgax.types import Example, StepReward
 from tests import tiny
 
 TOKENIZER = byte_tokenizer()
-SAMPLER = tiny.sampler(max_tokens=16)
+SAMPLER = tiny.sampler(max_completion_tokens=16)
 COLLATE = CollatePrompts(TOKENIZER, 5)
 
 
@@ -35,9 +34,10 @@ class Prompts:
 def collect(algorithm, reward, seed=0, **changes):
   config = tiny.run_config(algorithm=algorithm, reward=reward, **changes)
   prompts = Prompts()
-  collector = Actor(config, SAMPLER, InProcess(reward), prompts)
-  experience, feedback, metrics = collector(tiny.params(), jax.random.key(seed))
-  return experience, jax.device_get(feedback), metrics, prompts.batches
+  actor = tiny.actor(config, SAMPLER, InProcess(reward), prompts)
+  experience = actor(tiny.params(), jax.random.key(seed))
+  feedback = jax.device_get(experience.feedback)
+  return experience, feedback, experience.metrics, prompts.batches
 
 
 def graded(even_only):
@@ -50,7 +50,7 @@ def graded(even_only):
   return reward
 
 
-def test_one_batch_is_kept_as_it_is():
+def test_without_dynamic_sampling_one_batch_is_used_as_it_is():
   experience, feedback, metrics, batches = collect(algorithms.grpo(), graded(True))
   assert batches == 1 and feedback.valid.all()
   assert feedback.greedy_rewards is None and feedback.step_rewards is None
@@ -60,7 +60,7 @@ def test_one_batch_is_kept_as_it_is():
   assert [e.ground_truth for e in experience.prompts.examples] == ["10", "11", "12", "13"]
 
 
-def test_refill_keeps_groups_that_differ_until_the_batch_is_full():
+def test_dynamic_sampling_fills_the_batch_with_groups_that_differ():
   experience, feedback, metrics, batches = collect(algorithms.dapo(), graded(True))
   assert batches == metrics["sampling/batches"] == 2 and metrics["sampling/filled"] == 1
   numbers = [e.ground_truth for e in experience.prompts.examples]
@@ -72,14 +72,14 @@ def test_refill_keeps_groups_that_differ_until_the_batch_is_full():
   rollout = jax.device_get(experience.rollout)
   np.testing.assert_array_equal(rollout.prompt_tokens, experience.prompts.tokens)
   for n, k in np.ndindex(4, 4):
-    ids = rollout.tokens[n, k][rollout.mask[n, k]]
+    ids = rollout.tokens[n, k][rollout.action_mask[n, k]]
     text = TOKENIZER.decode(ids, skip_special_tokens=True)
-    assert text == experience.scores.texts[n][k]
+    assert text == experience.results.texts[n][k]
     expected = graded(True)("", text, numbers[n], {})["reward"]
     assert feedback.rewards[n, k] == expected
 
 
-def test_refill_is_bounded_and_what_is_missing_takes_no_part():
+def test_dynamic_sampling_is_bounded_and_empty_rows_are_invalid():
   def same(prompt, completion, ground_truth, metadata):
     return (
       graded(False)("", completion, "0", {}) if ground_truth == "21" else {"reward": 1.0}
@@ -98,13 +98,13 @@ PRESETS = [algorithms.grpo, algorithms.remax, algorithms.dapo]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_parts_change_nothing(preset):
+def test_chunks_change_nothing(preset):
   whole, feedback, metrics, batches = collect(preset(), graded(True))
   assert batches == (2 if preset is algorithms.dapo else 1)
-  for parts in (2, 4):
-    scoring = ScoringConfig(pipeline_chunks=parts)
+  for chunks in (2, 4):
+    scoring = ScoringConfig(pipeline_chunks=chunks)
     found = collect(preset(), graded(True), scoring=scoring)
-    assert found[0].scores.texts == whole.scores.texts
+    assert found[0].results.texts == whole.results.texts
     assert found[0].prompts.examples == whole.prompts.examples
     ours, theirs = vars(found[0].rollout), vars(whole.rollout)
     for name in ours.keys() - {"logp", "sample_logp"}:
@@ -120,7 +120,7 @@ def times(metrics):
   return {name: value for name, value in metrics.items() if name.startswith("time/")}
 
 
-def test_a_part_is_scored_before_the_next_is_drawn():
+def test_a_chunk_is_scored_while_the_next_is_sampled():
   scoring_began, sampled = threading.Event(), []
 
   class Waiting:
@@ -132,16 +132,17 @@ def test_a_part_is_scored_before_the_next_is_drawn():
       sampled.append(arguments)
       return SAMPLER(*arguments)
 
-  def scorer(jobs):
+  def runner(jobs):
     scoring_began.set()
     return InProcess(graded(True))(jobs)
 
   config = tiny.run_config(scoring=ScoringConfig(pipeline_chunks=2))
-  Actor(config, Waiting(), scorer, Prompts())(tiny.params(), jax.random.key(0))
+  actor = tiny.actor(config, Waiting(), runner, Prompts())
+  actor(tiny.params(), jax.random.key(0))
   assert len(sampled) == 2
 
 
-def test_batches_of_a_refill_are_drawn_with_different_keys():
+def test_batches_of_a_step_use_different_keys():
   prompts = COLLATE([Example("1+1=", "2")] * 4)
   config = tiny.run_config(
     algorithm=algorithms.dapo(max_batches=2), reward=lambda *_: {"reward": 1.0}
@@ -156,9 +157,8 @@ def test_batches_of_a_refill_are_drawn_with_different_keys():
       seen.append(sampler(*arguments))
       return seen[-1]
 
-  Actor(config, Spy(), InProcess(config.reward), lambda: prompts)(
-    tiny.params(), jax.random.key(0)
-  )
+  actor = tiny.actor(config, Spy(), InProcess(config.reward), lambda: prompts)
+  actor(tiny.params(), jax.random.key(0))
   first, second = (np.asarray(rollout.tokens) for rollout in seen)
   assert np.any(first != second)
 
@@ -183,10 +183,10 @@ def test_steps():
   experience, feedback, _, _ = collect(
     algorithms.grpo_process(), graded(False), step_reward=first_and_last
   )
-  mask = np.asarray(experience.rollout.mask)
+  mask = np.asarray(experience.rollout.action_mask)
   last = mask.sum(-1) - 1
   for n, k in np.ndindex(4, 4):
-    if experience.scores.texts[n][k]:
+    if experience.results.texts[n][k]:
       assert np.flatnonzero(feedback.step_ends[n, k]).tolist() == [last[n, k]]
       assert feedback.step_rewards[n, k, last[n, k]] == 2.0
   assert feedback.step_ends.any()

@@ -15,7 +15,6 @@ from pgax.models import ScalarDecoder, hf, sequence_scores
 from pgax.models.heads import headless
 from pgax.models.parameters import init_params
 from pgax.rewards.pool import InProcess
-from pgax.rollout.actor import Actor
 from pgax.rollout.reward_model import RewardModel, combined, model_rewards
 from pgax.rollout.sampler import make_sampler
 from pgax.rollout.scoring import RewardResults
@@ -25,14 +24,14 @@ from pgax.types import Example
 from tests import tiny
 
 CONFIG = headless(dataclasses.replace(tiny.CONFIG, scale_embeddings=False))
-SCORER = ScalarDecoder(CONFIG)
+MODEL = ScalarDecoder(CONFIG)
 ROLLOUT = tiny.rollout()
 ROLLOUT = ROLLOUT.replace(finished=jnp.arange(16).reshape(4, 4) % 3 > 0)
 
 
 def lively(seed=0):
   """A scorer whose head is not zero."""
-  params = init_params(SCORER, jax.random.key(seed))["params"]
+  params = init_params(MODEL, jax.random.key(seed))["params"]
   return {"params": dict(params) | {"head": jnp.linspace(-1, 1, CONFIG.embed_dim)}}
 
 
@@ -42,29 +41,29 @@ PARAMS = lively()
 @pytest.fixture(scope="module")
 def expected():
   r = ROLLOUT
-  arrays = (r.prompt_tokens, r.prompt_mask, r.tokens, r.mask)
-  return np.asarray(jax.jit(lambda p: sequence_scores(SCORER, p, *arrays))(PARAMS))
+  arrays = (r.prompt_tokens, r.prompt_mask, r.tokens, r.token_mask)
+  return np.asarray(jax.jit(lambda p: sequence_scores(MODEL, p, *arrays))(PARAMS))
 
 
 def test_what_was_cut_is_not_scored(expected):
   finished = np.asarray(ROLLOUT.finished)
-  found = np.asarray(model_rewards(SCORER, PARAMS, ROLLOUT, -2.5, microbatches=2))
+  found = np.asarray(model_rewards(MODEL, PARAMS, ROLLOUT, -2.5, microbatches=2))
   np.testing.assert_allclose(found[finished], expected[finished], rtol=1e-5, atol=1e-6)
   assert np.all(found[~finished] == -2.5)
   assert len(np.unique(found)) == finished.sum() + 1
   # Not even a model that fails on everything says anything of them.
   broken = jax.tree.map(lambda x: x * jnp.nan, PARAMS)
-  found = np.asarray(model_rewards(SCORER, broken, ROLLOUT, -2.5, microbatches=2))
+  found = np.asarray(model_rewards(MODEL, broken, ROLLOUT, -2.5, microbatches=2))
   assert np.all(np.isnan(found[finished])) and np.all(found[~finished] == -2.5)
 
 
-def scores(rewards, valid, **parts):
+def results(rewards, valid, **scores):
   rewards, valid = np.array([rewards], np.float32), np.array([valid])
   return RewardResults(
     texts=[["text"] * rewards.shape[1]],
     rewards=np.where(valid, rewards, 0),
     valid=valid,
-    parts={name: np.array([x], np.float32) for name, x in parts.items()},
+    scores={name: np.array([x], np.float32) for name, x in scores.items()},
     reasons=np.where(valid, "", "timeout").astype(object),
     detail="" if valid.all() else "timeout: slow",
   )
@@ -72,7 +71,7 @@ def scores(rewards, valid, **parts):
 
 TOLD = np.array([[0.5, np.nan, 2.0, -1.0]], np.float32)
 FINISHED = np.array([[True, True, True, False]])
-FUNCTION = scores([1.0, 0.0, 9.0, 1.0], [True, True, False, True], accuracy=[1, 0, 1, 0])
+FUNCTION = results([1.0, 0.0, 9.0, 1.0], [True, True, False, True], accuracy=[1, 0, 1, 0])
 
 
 def test_weights_of_function_and_model():
@@ -84,9 +83,9 @@ def test_weights_of_function_and_model():
   assert found.reasons.tolist() == [["", "nan", "timeout", ""]]
   assert found.detail == "timeout: slow"
   nan = np.nan
-  np.testing.assert_array_equal(found.parts["model"], [[0.5, nan, nan, nan]])
-  np.testing.assert_array_equal(found.parts["function"], [[1.0, nan, nan, 1.0]])
-  np.testing.assert_array_equal(found.parts["accuracy"], [[1.0, nan, nan, 0.0]])
+  np.testing.assert_array_equal(found.scores["model"], [[0.5, nan, nan, nan]])
+  np.testing.assert_array_equal(found.scores["function"], [[1.0, nan, nan, 1.0]])
+  np.testing.assert_array_equal(found.scores["accuracy"], [[1.0, nan, nan, 0.0]])
 
 
 def test_what_is_only_looked_at_spoils_nothing():
@@ -99,8 +98,8 @@ def test_what_is_only_looked_at_spoils_nothing():
   found = combined(RewardModelConfig("model", weight=0.0), FUNCTION, TOLD, FINISHED)
   assert found.rewards.tolist() == [[1.0, 0.0, 0.0, 1.0]]
   assert found.reasons.tolist() == [["", "", "timeout", ""]]
-  with pytest.raises(UserError, match="returned a score named 'model'; beside a reward"):
-    combined(RewardModelConfig(), scores([1.0], [True], model=[1.0]), TOLD, FINISHED)
+  with pytest.raises(UserError, match="returned a score named 'model'; with a reward"):
+    combined(RewardModelConfig(), results([1.0], [True], model=[1.0]), TOLD, FINISHED)
 
 
 @pytest.mark.parametrize(("preset", "cut"), [(algorithms.grpo, 1), (algorithms.remax, 2)])
@@ -112,7 +111,7 @@ def test_collected_with_the_functions(preset, cut):
   scoring = ScoringConfig(pipeline_chunks=cut)
   config = tiny.run_config(algorithm=preset(), reward_model=setting, scoring=scoring)
   batch = CollatePrompts(tokenizer, 5)([Example(f"{i}+1=", str(i)) for i in range(4)])
-  collector = Actor(
+  actor = tiny.actor(
     config,
     # Many tokens end a text, so that some texts end.
     make_sampler(
@@ -124,17 +123,18 @@ def test_collected_with_the_functions(preset, cut):
     ),
     InProcess(tiny.any_reward),
     lambda: batch,
-    RewardModel(setting, SCORER, PARAMS),
+    RewardModel(setting, MODEL, PARAMS),
   )
-  experience, feedback, metrics = collector(tiny.params(), jax.random.key(0))
-  rollout, parts = experience.rollout, experience.scores.parts
+  experience = actor(tiny.params(), jax.random.key(0))
+  rollout, scores = experience.rollout, experience.results.scores
+  feedback, metrics = experience.feedback, experience.metrics
   finished = np.asarray(rollout.finished)
   assert finished.any() and not finished.all()
-  model = np.asarray(model_rewards(SCORER, PARAMS, rollout, -7.0))
-  np.testing.assert_allclose(feedback.rewards, parts["function"] + 2.0 * model, rtol=1e-5)
-  assert set(np.unique(parts["function"])) == {0.0, 1.0}
+  model = np.asarray(model_rewards(MODEL, PARAMS, rollout, -7.0))
+  np.testing.assert_allclose(feedback.rewards, scores["function"] + 2.0 * model, rtol=1e-5)
+  assert set(np.unique(scores["function"])) == {0.0, 1.0}
   assert metrics["reward/model"] == pytest.approx(model[finished].mean(), rel=1e-4)
-  assert metrics["reward/function"] == pytest.approx(parts["function"].mean())
+  assert metrics["reward/function"] == pytest.approx(scores["function"].mean())
   if preset is algorithms.remax:
     greedy = set(np.asarray(feedback.greedy_rewards).tolist())
     assert greedy == {-14.0, -13.0}  # all of them were cut
@@ -156,17 +156,17 @@ def test_what_can_be_no_reward_model_is_refused(saved, tmp_path):
   with pytest.raises(UserError, match="nowhere.*config.json can't be read"):
     check(tmp_path / "nowhere")
   wider = dataclasses.replace(tiny.CONFIG, vocab_size=300)
-  with pytest.raises(UserError, match="of 260 tokens; the policy has 300"):
+  with pytest.raises(UserError, match="a model of 260 tokens; the policy has 300"):
     check(saved, model=wider)
   other, tokenizer = tmp_path / "other", byte_tokenizer()
   tokenizer.add_tokens(["<more>"])
   hf.save_reward_model(other, CONFIG, PARAMS, tokenizer)
-  with pytest.raises(UserError, match="whose tokenizer has other tokens than the policy"):
+  with pytest.raises(UserError, match="whose tokenizer differs from the policy's"):
     check(other)
   (other / "model.safetensors").unlink()
   with pytest.raises(UserError, match="model.safetensors is missing"):
     check(other)
-  with pytest.raises(ValueError, match="are 0; nothing is rewarded"):
+  with pytest.raises(ValueError, match="are both 0; nothing would"):
     RewardModelConfig(str(saved), weight=0.0, function_weight=0.0)
   with pytest.raises(
     ValueError, match="reward_model.truncation_reward is nan; it must be finite"

@@ -1,13 +1,14 @@
-"""The sampler of a run: settings reach it, and texts end where they are told to."""
+"""The sampler of a run: settings reach it, and texts end where settings say so."""
 
 import jax
 import numpy as np
 import pytest
 
 from pgax.data import CollatePrompts, byte_tokenizer
+from pgax.errors import UserError
+from pgax.rollout import SamplingConfig
 from pgax.rollout.sampler import make_sampler
 from pgax.rollout.scoring import completion_texts
-from pgax.training import SamplingConfig, UserError
 from pgax.types import Example
 from tests import tiny
 
@@ -22,28 +23,36 @@ def drawn(sampler, key=0, temperature=1.0, group=4):
 
 
 def test_greedy_at_zero():
-  sampler = tiny.sampler(max_tokens=4)
+  sampler = tiny.sampler(max_completion_tokens=4)
   one, two = (drawn(sampler, key, temperature=0.0, group=2) for key in (0, 1))
   np.testing.assert_array_equal(one.tokens, two.tokens)
 
 
 def test_stop_strings_end_texts():
   bias = ((A, 40.0), (B, 40.0), (C, 40.0))
-  settings = {"max_tokens": 12, "logit_bias": bias, "stop": ("ab", "ca")}
-  one_by_one = drawn(tiny.sampler(prompts=4, group=4, slots=2, **settings))
-  found = drawn(tiny.sampler(**settings))
-  np.testing.assert_array_equal(one_by_one.tokens, found.tokens)
-  texts = completion_texts(TOKENIZER, np.asarray(found.tokens), np.asarray(found.mask))
+  settings = {
+    "max_completion_tokens": 12,
+    "logit_bias": bias,
+    "stop_strings": ("ab", "ca"),
+  }
+  one_by_one = drawn(tiny.sampler(prompts_per_step=4, group_size=4, slots=2, **settings))
+  rollout = drawn(tiny.sampler(**settings))
+  np.testing.assert_array_equal(one_by_one.tokens, rollout.tokens)
+  texts = completion_texts(
+    TOKENIZER, np.asarray(rollout.tokens), np.asarray(rollout.action_mask)
+  )
   flat = [text for group in texts for text in group]
-  for text, finished in zip(flat, np.ravel(found.finished), strict=True):
+  for text, finished in zip(flat, np.ravel(rollout.finished), strict=True):
     assert text.endswith(("ab", "ca")) == finished
     assert not {"ab", "ca"} & {text[i : i + 2] for i in range(len(text) - 2)}
-  assert found.finished.any()
+  assert rollout.finished.any()
 
 
 def test_every_setting_reaches_the_options():
   settings = {"top_k": 3, "top_p": 0.5, "min_p": 0.25, "min_tokens": 2}
-  sampler = tiny.sampler(**settings, stop=("ab",), forbidden=(7,), logit_bias=[(8, 1.5)])
+  sampler = tiny.sampler(
+    **settings, stop_strings=("ab",), banned_tokens=(7,), logit_bias=[(8, 1.5)]
+  )
   options = vars(sampler.options)
   assert {name: options[name] for name in settings} == settings
   assert options["stop"].shape == (3, 260)
@@ -56,24 +65,24 @@ def test_every_setting_reaches_the_options():
 
 
 @pytest.mark.parametrize(
-  ("settings", "told"),
+  ("settings", "message"),
   [
     ({"top_k": -1}, "top_k is -1"),
     ({"top_p": 0.0}, r"top_p is 0\.0; it must be above 0"),
     ({"top_p": float("nan")}, "top_p is nan"),
-    ({"min_p": 1.5}, r"min_p is 1\.5; it must be 0 to 1"),
-    ({"min_tokens": 40}, "min_tokens is 40 and max_tokens is 40"),
+    ({"min_p": 1.5}, r"min_p is 1\.5; it must be in"),
+    ({"min_tokens": 512}, "min_tokens is 512 and max_completion_tokens is 512"),
     ({"slots": 257}, "slots is 257; a step has 256 completions"),
-    ({"stop": ("a", "")}, "each must be a string that is not empty"),
-    ({"stop": "ab,"}, "stop is 'ab,'; it must be a tuple of strings"),
+    ({"stop_strings": ("a", "")}, "each must be a string that is not empty"),
+    ({"stop_strings": "ab,"}, "stop_strings is 'ab,'; it must be a tuple of strings"),
     ({"logit_bias": ((1, 2, 3),)}, "logit_bias is .*pairs"),
   ],
 )
-def test_bad_settings(settings, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_settings(settings, message):
+  with pytest.raises(ValueError, match=message):
     SamplingConfig(**settings)
 
 
-def test_tokens_that_are_not_there():
-  with pytest.raises(UserError, match=r"sampling\.forbidden: token id 260"):
-    tiny.sampler(forbidden=(260,))
+def test_banned_tokens_must_exist():
+  with pytest.raises(UserError, match=r"sampling\.banned_tokens: token id 260"):
+    tiny.sampler(banned_tokens=(260,))

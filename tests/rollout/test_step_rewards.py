@@ -6,10 +6,10 @@ import pytest
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts, pad
 from pgax.data.tokenizer import encode_completion
+from pgax.errors import UserError
 from pgax.rollout.scoring import completion_texts
 from pgax.rollout.step_rewards import step_rewards
 from pgax.tasks import addition_steps
-from pgax.training import UserError
 from pgax.types import Example, StepReward
 
 TOKENIZER = byte_tokenizer()
@@ -21,8 +21,10 @@ def call(reward, texts=TEXTS, cut=0):
   rows = [encode_completion(TOKENIZER, text) for text in texts]
   rows = [row[: len(row) - cut] for row in rows]
   tokens, mask = pad(rows, 32)
-  told = completion_texts(TOKENIZER, tokens[None], mask[None])
-  rewards, ends = step_rewards(reward, TOKENIZER, PROMPTS, told, tokens[None], mask[None])
+  decoded = completion_texts(TOKENIZER, tokens[None], mask[None])
+  rewards, ends = step_rewards(
+    reward, TOKENIZER, PROMPTS, decoded, tokens[None], mask[None]
+  )
   return rewards[0], ends[0]
 
 
@@ -54,13 +56,13 @@ def test_two_steps_at_one_token_add_up():
 
 
 @pytest.mark.parametrize(
-  ("step", "told"),
+  ("step", "message"),
   [
-    (StepReward(0, 1.0), "ends at 0 with reward 1.0 in a completion of 4"),
+    (StepReward(0, 1.0), "ends at 0 with reward 1.0; the completion has 4"),
     (StepReward(5, 1.0), "ends at 5"),
     (StepReward(2, float("nan")), "reward nan"),
   ],
 )
-def test_what_can_not_be_a_step_is_refused(step, told):
-  with pytest.raises(UserError, match=told):
+def test_what_can_not_be_a_step_is_rejected(step, message):
+  with pytest.raises(UserError, match=message):
     call(lambda *_: [step], ["abcd"])

@@ -1,4 +1,4 @@
-"""The files of a run: rows cut back to the checkpoint, folders recognised."""
+"""The files of a run: rows removed after the checkpoint, folders recognized."""
 
 import dataclasses
 import json
@@ -6,25 +6,33 @@ from pathlib import Path
 
 import pytest
 
+from pgax.errors import UserError
 from pgax.rollout.samples import Sample
-from pgax.runs.json_lines import Log, read_lines, read_samples
+from pgax.runs.json_lines import read_lines
+from pgax.runs.loggers import open_loggers
 from pgax.runs.workdir import open_workdir, read_config
-from pgax.training import UserError
 
 CONFIG = {"name": "x", "steps": 5, "model": {"num_layers": 2}}
-SAMPLE = Sample("1+1=", "é", "2", None, False, True, ["é"], [-0.5])
+SAMPLE = dataclasses.asdict(Sample("1+1=", "é", "2", None, False, True, ["é"], [-0.5]))
+
+
+def opened(folder, last=-1):
+  """The default loggers of a run that resumes after a step."""
+  log = open_loggers(("jsonl", "tensorboard"), folder, {"": last})
+  log.start({})
+  return log
 
 
 def test_rows_past_the_checkpoint_are_dropped(tmp_path):
-  log = Log(tmp_path, last=-1)
+  log = opened(tmp_path)
   for step in range(5):
-    log.metrics(step, {"loss": float(step)})
+    log.scalars(step, {"loss": float(step)})
     log.samples(step, "train", [SAMPLE])
   log.close()
   with (tmp_path / "metrics.jsonl").open("a") as file:
     file.write('{"step": 5, "lo')  # a process died here
-  log = Log(tmp_path, last=2)
-  log.metrics(3, {"loss": 30.0})
+  log = opened(tmp_path, last=2)
+  log.scalars(3, {"loss": 30.0})
   log.close()
   rows = read_lines(tmp_path / "metrics.jsonl")
   assert [(row["step"], row["loss"]) for row in rows] == [
@@ -37,8 +45,8 @@ def test_rows_past_the_checkpoint_are_dropped(tmp_path):
 
 
 def test_rows_are_json_also_when_not_finite(tmp_path):
-  log = Log(tmp_path, last=-1)
-  log.metrics(1, {"reward/x": float("nan"), "tokens/generated": 3})
+  log = opened(tmp_path)
+  log.scalars(1, {"reward/x": float("nan"), "tokens/generated": 3})
   log.samples(1, "train", [SAMPLE])
   log.close()
   assert read_lines(tmp_path / "metrics.jsonl") == [
@@ -50,17 +58,17 @@ def test_rows_are_json_also_when_not_finite(tmp_path):
   assert b"reward/x" in events.read_bytes() and b"tokens/generated" in events.read_bytes()
 
 
-def test_a_folder_is_made_and_recognised(tmp_path):
+def test_a_folder_is_created_and_recognized(tmp_path):
   folder = tmp_path / "new" / "run"
   open_workdir(folder, CONFIG)
   assert read_config(folder) == CONFIG
   (folder / "metrics.jsonl").write_text("")
-  open_workdir(folder, CONFIG | {"steps": 9})  # a run may go on further
+  open_workdir(folder, CONFIG | {"steps": 9}, free={"steps"})
   assert read_config(folder)["steps"] == 9
 
 
 @pytest.mark.parametrize(
-  ("config", "told"),
+  ("config", "message"),
   [
     (CONFIG | {"name": "y"}, "name is 'y', but the run in .* has 'x'"),
     (CONFIG | {"model": {"num_layers": 3}}, "model.num_layers is 3, but .* has 2"),
@@ -71,9 +79,9 @@ def test_a_folder_is_made_and_recognised(tmp_path):
     ),
   ],
 )
-def test_another_configuration_is_refused(tmp_path, config, told):
+def test_another_configuration_is_rejected(tmp_path, config, message):
   open_workdir(tmp_path, CONFIG)
-  with pytest.raises(UserError, match=told):
+  with pytest.raises(UserError, match=message):
     open_workdir(tmp_path, config)
   assert read_config(tmp_path) == CONFIG
 
@@ -86,24 +94,24 @@ def test_what_a_killed_start_leaves_is_not_foreign(tmp_path):
 
 
 def test_any_text_stays_in_its_row(tmp_path):
-  log = Log(tmp_path, last=-1)
+  log = opened(tmp_path)
   for text in ("a\u2028b", "a\x85b", "a\x0bb\nc", "a\x1cb"):
-    log.samples(1, "train", [dataclasses.replace(SAMPLE, completion=text)])
+    log.samples(1, "train", [SAMPLE | {"completion": text}])
   log.close()
-  Log(tmp_path, last=1).close()
+  opened(tmp_path, last=1).close()
   texts = [row["completion"] for row in read_lines(tmp_path / "samples.jsonl")]
   assert texts == ["a\u2028b", "a\x85b", "a\x0bb\nc", "a\x1cb"]
 
 
 def test_a_row_cut_off_inside_a_character(tmp_path):
-  Log(tmp_path, last=-1).samples(1, "train", [SAMPLE])
+  opened(tmp_path).samples(1, "train", [SAMPLE])
   with (tmp_path / "samples.jsonl").open("ab") as file:
     file.write('{"step": 2, "prompt": "\ufffd'.encode()[:-1])
-  Log(tmp_path, last=5).close()
+  opened(tmp_path, last=5).close()
   assert [row["step"] for row in read_lines(tmp_path / "samples.jsonl")] == [1]
 
 
-def test_foreign_folders_are_refused_and_left_alone(tmp_path):
+def test_foreign_folders_are_rejected_and_left_alone(tmp_path):
   (tmp_path / "thesis.tex").write_text("precious")
   with pytest.raises(UserError, match=r"holds thesis.tex but no config.json"):
     open_workdir(tmp_path, CONFIG)
@@ -135,12 +143,3 @@ def test_config_is_written_whole(tmp_path):
   open_workdir(tmp_path, CONFIG)
   assert json.loads((tmp_path / "config.json").read_text()) == CONFIG
   assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
-
-
-def test_samples_of_older_runs_say_what_is_right(tmp_path):
-  path, right = tmp_path / "samples.jsonl", dataclasses.replace(SAMPLE, right=True)
-  Log(tmp_path, last=-1).samples(1, "train", [SAMPLE, right])
-  with path.open("a") as file:
-    file.writelines(json.dumps({"reward": x}) + "\n" for x in (1.0, 0.0, None))
-  told = [row["right"] for row in read_samples(path)]
-  assert told == [False, True, True, False, False]

@@ -54,7 +54,7 @@ def go(config, workdir, steps):
   return train(config, byte_tokenizer(), workdir, {}, progress=False)
 
 
-def test_a_mixture_goes_on_bit_for_bit_and_other_problems_are_refused(config, tmp_path):
+def test_a_mixture_continues_bit_for_bit_and_other_problems_are_rejected(config, tmp_path):
   whole = go(config, tmp_path / "whole", 3)
   go(config, tmp_path / "parts", 1)
   again = go(config, tmp_path / "parts", 3)
@@ -95,21 +95,21 @@ def test_a_chat_template_is_asked_for_by_the_config():
   with pytest.raises(UserError, match="the tokenizer has no chat template"):
     check_run(config, tokenizer)
   tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
-  collate = prompt_collator(config, tokenizer)
+  collate = prompt_collator(config.data, tokenizer, 5)
   assert collate.chat == Chat("Add.") and collate.max_prompt_tokens == 5
   assert tokenizer.decode(collate.encode(Example("1+1=", "2"))) == "Add.1+1="
   with pytest.raises(UserError, match="has 8 tokens; max_prompt_tokens allows 5"):
     check_run(config, tokenizer)
-  assert prompt_collator(tiny.run_config(), tokenizer).chat is None
+  assert prompt_collator(DataConfig(), tokenizer, 5).chat is None
 
 
 @pytest.mark.parametrize(
-  ("settings", "told"),
+  ("settings", "message"),
   [
-    ({"overlong_prompts": "cut"}, "overlong_prompts is 'cut'; allowed are 'error' and"),
+    ({"overlong_prompts": "cut"}, "overlong_prompts is 'cut'; it must be 'error' or"),
     ({"system_prompt": "Add."}, "system_prompt is 'Add.' and chat_template is False"),
   ],
 )
-def test_bad_settings(settings, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_settings(settings, message):
+  with pytest.raises(ValueError, match=message):
     DataConfig(**settings)

@@ -1,4 +1,4 @@
-"""The loop: interrupted anywhere, it ends with the same bits as if it never had been."""
+"""The loop: a run that is interrupted anywhere ends with the same bits."""
 
 import dataclasses
 import json
@@ -15,15 +15,20 @@ from pgax import algorithms, kl, surrogates
 from pgax.algorithms import parts
 from pgax.data import byte_tokenizer
 from pgax.distributed.mesh import make_mesh
-from pgax.runs.json_lines import Log, read_lines
+from pgax.errors import UserError
+from pgax.evaluation import EvaluationConfig
+from pgax.learner import CriticConfig, UpdateConfig
+from pgax.runs.json_lines import read_lines
+from pgax.runs.loggers import JsonLines
 from pgax.runs.workdir import read_config
 from pgax.sampling import decode
-from pgax.training import CriticConfig, UserError, train
+from pgax.training import Progress, train
 from pgax.training.health import DivergedError, check_finite
 from pgax.training.policy import load_params
 from pgax.training.run import Run
+from pgax.training.stages import Reinforcement, Supervised
 from tests import tiny
-from tests.training.test_checkpoint import words
+from tests.runs.test_checkpoint import words
 
 FIXED_NAMES = {
   "step",
@@ -47,10 +52,10 @@ FIXED_NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class EstimateAboveBaseline:
-  """Generalised advantages, less what the algorithm expects of a completion."""
+  """Generalized advantages, less a moving average of the reward."""
 
-  def __call__(self, scored):
-    return parts.GAE(whiten=False)(scored) - scored.baseline
+  def __call__(self, inputs):
+    return parts.GAE(whiten=False)(inputs) - inputs.baseline
 
 
 # Every source of state at once: minibatches shuffle, the penalty needs the reference and
@@ -61,13 +66,17 @@ ALGORITHM = dataclasses.replace(
   advantage=EstimateAboveBaseline(),
   kl=algorithms.KLPenalty(kl.k1, kl.AdaptiveController(0.1, 1.0, 64), "reward"),
   baseline=algorithms.MovingAverage(0.5),
-  refill=algorithms.DynamicSampling(2),
+  dynamic_sampling=algorithms.DynamicSampling(2),
 )
 # Packed rows too, whose iterator holds texts that wait for the next batch.
 SUPERVISED = dataclasses.replace(
   tiny.run_config().supervised, row_tokens=44, eval_every=4, microbatches=2
 )
-SHARED = {"algorithm": ALGORITHM, "microbatches": 2, "supervised": SUPERVISED}
+SHARED = {
+  "algorithm": ALGORITHM,
+  "update": UpdateConfig(microbatches=2),
+  "supervised": SUPERVISED,
+}
 CONFIG = tiny.run_config(**SHARED)
 
 
@@ -93,7 +102,8 @@ def without_times(path):
 
 def test_files_of_a_run(whole):
   result, workdir = whole
-  assert result.finished and result.step == 5 and int(result.state.step) == 11
+  assert result.finished and result.progress == Progress("reinforcement", 5)
+  assert int(result.state.step) == 5 and int(result.state.total_steps) == 11
   first, *rows = read_lines(workdir / "metrics.jsonl")
   assert {name for name in first if not name.startswith("data/")} == {
     "step",
@@ -135,7 +145,9 @@ def test_files_of_a_run(whole):
   ("stop_after", "number"),
   [(3, signal.SIGINT), (6, signal.SIGTERM), (8, signal.SIGTERM), (9, signal.SIGINT)],
 )
-def test_interrupted_and_given_again(whole, tmp_path, monkeypatch, stop_after, number):
+def test_an_interrupted_run_ends_with_the_same_bits(
+  whole, tmp_path, monkeypatch, stop_after, number
+):
   calls = []
 
   def counted(method):
@@ -147,10 +159,10 @@ def test_interrupted_and_given_again(whole, tmp_path, monkeypatch, stop_after, n
 
     return step
 
-  monkeypatch.setattr(Run, "supervise", counted(Run.supervise))
-  monkeypatch.setattr(Run, "reinforce", counted(Run.reinforce))
+  for stage in (Supervised, Reinforcement):
+    monkeypatch.setattr(stage, "step", counted(stage.step))
   first = run(tmp_path)
-  assert not first.finished and int(first.state.step) == stop_after
+  assert not first.finished and int(first.state.total_steps) == stop_after
   second = run(tmp_path)
   assert second.finished and len(calls) == 11
   assert_same_state(second.state, whole[0].state)
@@ -159,10 +171,11 @@ def test_interrupted_and_given_again(whole, tmp_path, monkeypatch, stop_after, n
 
 
 @pytest.mark.parametrize(
-  ("stage", "metric"), [("supervised", "demonstrations"), ("metrics", "reward/mean")]
+  ("stage", "metric"),
+  [("supervised", "supervised/demonstrations"), ("metrics", "reward/mean")],
 )
 def test_died_between_checkpoints(whole, tmp_path, monkeypatch, stage, metric):
-  real, died = Log.metrics, []
+  real, died = JsonLines.scalars, []
 
   def dying(self, step, values):
     real(self, step, values)
@@ -170,7 +183,7 @@ def test_died_between_checkpoints(whole, tmp_path, monkeypatch, stage, metric):
       died.append(step)
       raise MemoryError  # leaves a row that is past the last checkpoint
 
-  monkeypatch.setattr(Log, "metrics", dying)
+  monkeypatch.setattr(JsonLines, "scalars", dying)
   with pytest.raises(MemoryError):
     run(tmp_path)
   assert [row["step"] for row in read_lines(tmp_path / f"{stage}.jsonl")] == [0, 1, 2, 3]
@@ -194,7 +207,7 @@ def test_seed_decides(whole, tmp_path):
   assert np.any(other.state.params["params"]["embedding"] != theirs)
 
 
-def test_supervised_steps_are_told(whole):
+def test_supervised_steps_are_logged(whole):
   rows = read_lines(whole[1] / "supervised.jsonl")
   assert [row["step"] for row in rows] == list(range(7))
   assert {row["step"] for row in rows if "eval/accuracy" in row} == {0, 4}
@@ -244,7 +257,7 @@ def test_from_the_policy_of_another_run(whole, tmp_path):
     seed=3,
   )
   state = run(tmp_path / "new", config).state
-  theirs, _ = load_params(tiny.MODEL, make_mesh(), whole[1])
+  theirs = load_params(tiny.MODEL, make_mesh(), whole[1])
   assert_same_state(state.params, theirs)  # at a learning rate of 0 it stays there
   assert_same_state(state.ref_params, theirs)
   one_step = np.abs(
@@ -258,7 +271,7 @@ def test_from_the_policy_of_another_run(whole, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("changes", "told"),
+  ("changes", "message"),
   [
     ({"init_from_run": "nowhere"}, "init_from_run: nowhere holds no checkpoints; give the"),
     (
@@ -267,8 +280,8 @@ def test_from_the_policy_of_another_run(whole, tmp_path):
     ),
   ],
 )
-def test_another_run_that_is_not_there(tmp_path, changes, told):
-  with pytest.raises(UserError, match=told):
+def test_another_run_that_is_not_there(tmp_path, changes, message):
+  with pytest.raises(UserError, match=message):
     run(tmp_path / "run", tiny.run_config(**changes))
   assert list(tmp_path.iterdir()) == []
 
@@ -286,7 +299,7 @@ def test_another_run_of_a_models_directory_has_another_tokenizer(whole, tmp_path
   shutil.copytree(whole[1], tmp_path / "other")
   (tmp_path / "other" / "config.json").write_text(json.dumps(saved))
   config = tiny.run_config(init_from_run=str(tmp_path / "other"))
-  with pytest.raises(UserError, match="init_from_run: its policy is one of model.path"):
+  with pytest.raises(UserError, match="init_from_run: its policy has model.path"):
     run(tmp_path / "run", config)
 
 
@@ -295,28 +308,32 @@ def test_another_run_of_another_model_of_the_same_shape(whole, tmp_path):
   shutil.copytree(whole[1], tmp_path / "other")
   (tmp_path / "other" / "config.json").write_text(json.dumps(saved))
   config = tiny.run_config(init_from_run=str(tmp_path / "other"))
-  with pytest.raises(UserError, match=r"init_from_run: model.rope_theta is 500\.0 there"):
+  with pytest.raises(
+    UserError, match=r"init_from_run: its model.rope_theta is 500\.0, and"
+  ):
     run(tmp_path / "run", config)
 
 
 def test_without_a_warm_start(tmp_path):
   warm = tiny.SupervisedConfig(steps=0)
   result = run(tmp_path, tiny.run_config(supervised=warm, steps=1))
-  assert result.finished and int(result.state.step) == 1
+  assert result.finished and int(result.state.total_steps) == 1
 
 
-def test_fewer_steps_than_done_is_refused(whole, tmp_path):
+def test_fewer_steps_than_done_are_rejected(whole, tmp_path):
   fewer = tiny.run_config(**SHARED, steps=3)
-  record, told = {"a": 1, "steps": 3}, r"steps is 3; the run in .* has done \d already"
-  with pytest.raises(UserError, match=told):
+  record, message = {"a": 1, "steps": 3}, r"steps is 3, but the run in .* has done \d steps"
+  with pytest.raises(UserError, match=message):
     train(fewer, byte_tokenizer(), whole[1], record, progress=False)
   assert read_config(whole[1]) == {"a": 1}  # what it was, as far as it went
 
 
 def test_no_steps_is_an_evaluation(tmp_path):
-  config = tiny.run_config(steps=0, eval_samples=3, eval_temperature=1.0)
+  config = tiny.run_config(
+    steps=0, evaluation=EvaluationConfig(problems=6, samples=3, temperature=1.0)
+  )
   first = run(tmp_path, config)
-  assert first.finished and first.step == 0
+  assert first.finished and first.progress == Progress("reinforcement", 0)
   (row,) = read_lines(tmp_path / "metrics.jsonl")
   ks = [f"eval/{x}" for x in ("pass@1", "pass@2", "pass@3", "majority@2", "majority@3")]
   assert row["step"] == 0 and all(0 <= row[name] <= 1 for name in ks)
@@ -330,10 +347,10 @@ def test_no_steps_is_an_evaluation(tmp_path):
 def test_interrupted_before_the_first_evaluation_is_not_finished(tmp_path, monkeypatch):
   def stop(self, *args):
     signal.raise_signal(signal.SIGINT)
-    return supervise(self, *args)
+    return step(self, *args)
 
-  supervise = Run.supervise
-  monkeypatch.setattr(Run, "supervise", stop)
+  step = Supervised.step
+  monkeypatch.setattr(Supervised, "step", stop)
   assert not run(tmp_path, tiny.run_config(steps=0)).finished
 
 
@@ -341,12 +358,12 @@ def test_programs_are_traced_once_in_the_whole_run(tmp_path, monkeypatch):
   runs = []
   start = Run.start
   monkeypatch.setattr(Run, "start", lambda self: (runs.append(self), start(self))[1])
-  own = {"logit_chunk": 64}  # shared with no other test
+  own = {"update": UpdateConfig(logit_chunk=64)}  # shared with no other test
   run(tmp_path, tiny.run_config(steps=3, **own))
-  run(tmp_path, tiny.run_config(steps=5, **own))  # goes on from a checkpoint
-  assert runs[0].train_step is runs[1].train_step
-  assert [r.supervised_step._cache_size() for r in runs] == [1, 1]
-  assert [r.train_step._cache_size() for r in runs] == [1, 1]
+  run(tmp_path, tiny.run_config(steps=5, **own))  # continues from a checkpoint
+  assert runs[0].steps is runs[1].steps
+  assert runs[0].steps.supervised_step._cache_size() == 1
+  assert runs[0].steps.policy_step._cache_size() == 1
 
 
 def test_sampler_is_traced_once_a_shape(tmp_path):
@@ -370,11 +387,11 @@ def test_tensorboard_has_what_a_checkpoint_has(whole):
   assert all(name.encode() in written for name in FIXED_NAMES - {"step"})
 
 
-def test_a_refused_run_leaves_no_trace(tmp_path):
+def test_a_rejected_run_leaves_no_files(tmp_path):
   alone = tiny.SamplingConfig(
     prompts_per_step=4, group_size=1, max_prompt_tokens=5, max_completion_tokens=16
   )
-  with pytest.raises(UserError, match="group size is 1"):
+  with pytest.raises(UserError, match="group size is 1|group_size is 1|group"):
     run(tmp_path / "run", tiny.run_config(sampling=alone))
   assert list(tmp_path.iterdir()) == []
 

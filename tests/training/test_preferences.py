@@ -12,6 +12,7 @@ from pgax.models.heads import headless
 from pgax.runs.json_lines import read_lines
 from pgax.tasks import addition_preferences
 from pgax.training import (
+  CheckpointConfig,
   PreferenceConfig,
   RewardModelConfig,
   UserError,
@@ -28,10 +29,10 @@ CONFIG = PreferenceConfig(
   steps=60,
   batch_size=16,
   max_prompt_tokens=7,
-  max_tokens=25,
+  max_completion_tokens=25,
   eval_every=30,
   eval_pairs=200,
-  checkpoint_every=20,
+  checkpoints=CheckpointConfig(every=20),
 )
 
 
@@ -65,7 +66,7 @@ def test_stopped_and_given_again(trained, tmp_path):
   for ours, theirs in zip(*leaves, strict=True):
     np.testing.assert_array_equal(ours, theirs)
   assert run(tmp_path).accuracy == again.accuracy  # done already
-  with pytest.raises(UserError, match="steps is 5; the run in .* has done 60 already"):
+  with pytest.raises(UserError, match="steps is 5, but the run in .* has done 60 steps"):
     run(tmp_path, steps=5)
 
 
@@ -88,10 +89,10 @@ PAIR = Preference("1", "2", "3")
 
 
 @pytest.mark.parametrize(
-  ("changes", "told"),
+  ("changes", "message"),
   [
     ({"model": tiny.CONFIG}, "no supported architecture .* but scale_embeddings is True"),
-    ({"max_tokens": 9}, r"has \d+ tokens; max_tokens allows 9"),
+    ({"max_completion_tokens": 9}, r"has \d+ tokens; max_completion_tokens allows 9"),
     (
       {"model": dataclasses.replace(CONFIG.model, vocab_size=60)},
       r"a pair has token \d+; model.vocab_size is 60",
@@ -100,8 +101,8 @@ PAIR = Preference("1", "2", "3")
     ({"model_path": "nowhere"}, "nowhere"),
   ],
 )
-def test_what_cannot_be_trained_is_refused(tmp_path, changes, told):
-  with pytest.raises(UserError, match=told):
+def test_what_cannot_be_trained_is_rejected(tmp_path, changes, message):
+  with pytest.raises(UserError, match=message):
     run(tmp_path / "run", **changes)
   assert not (tmp_path / "run").exists()
 

@@ -1,4 +1,4 @@
-"""What is wrong with a run is said before anything is compiled."""
+"""Checks before a run: whatever is wrong is reported before anything is compiled."""
 
 import dataclasses
 
@@ -10,12 +10,15 @@ from pgax.rewards import Code, Combined, by_task, final_answer
 from pgax.sandbox import Limits
 from pgax.tasks import addition_steps
 from pgax.training import (
+  CheckpointConfig,
   CriticConfig,
+  EvaluationConfig,
   OptimizerConfig,
   RewardModelConfig,
   SamplingConfig,
   ScoringConfig,
   SupervisedConfig,
+  UpdateConfig,
   UserError,
 )
 from pgax.training.preflight import check_run
@@ -35,7 +38,8 @@ LONG = Task([Example("1+1=", "2", "2"), Example("1234+1=", "2", "2")], [Example(
 WORDY = Task([Example("1+1=", "2", "a very long way to say 2")], [Example("1", "1")])
 SILENT = Task([Example("1+1=", "2")], [Example("1", "1")])
 SENTENCES = Task([Example("one", "1", "1")], [Example("1", "1")])
-MOVING, REFILL = algorithms.MovingAverage(), algorithms.DynamicSampling()
+MOVING, DYNAMIC = algorithms.MovingAverage(), algorithms.DynamicSampling()
+DECAYING = OptimizerConfig(decay_steps=1000)
 SHAPING = (algorithms.parts.MissingEOS(),)
 QUEUED = SamplingConfig(prompts_per_step=4, group_size=4, slots=9)
 ALONE = SamplingConfig(
@@ -44,16 +48,16 @@ ALONE = SamplingConfig(
 
 
 @pytest.mark.parametrize(
-  ("changes", "told"),
+  ("changes", "message"),
   [
     ({"algorithm": algorithms.rloo(), "sampling": ALONE}, "group size is 1; RLOO"),
-    ({"sampling": ALONE}, "group size is 1; GroupStandardised compares"),
+    ({"sampling": ALONE}, "group size is 1; GroupNormalized compares"),
     (
       {"algorithm": algorithms.dr_grpo(), "sampling": ALONE},
-      "group size is 1; GroupCentred",
+      "group size is 1; GroupCentered",
     ),
     ({"task": LONG}, "prompt '1234\\+1=' has 8 tokens; max_prompt_tokens allows 5"),
-    ({"task": WORDY}, "solution .* tokens; max_tokens allows 16"),
+    ({"task": WORDY}, "solution .* tokens; max_completion_tokens allows 16"),
     ({"task": SILENT}, "problem '1\\+1=' has no solution"),
     (
       {"model": dataclasses.replace(tiny.CONFIG, vocab_size=100)},
@@ -67,36 +71,36 @@ ALONE = SamplingConfig(
       {"algorithm": algorithms.grpo(clip_low=2.0)},
       "clip_low is 2.0",
     ),
-    ({"algorithm": algorithms.grpo_process()}, "step_reward is None, give a function"),
+    ({"algorithm": algorithms.grpo_process()}, "step_reward is None; give a function"),
     (
       {"algorithm": dataclasses.replace(algorithms.remax(), greedy_baseline=False)},
-      "greedy_baseline is False, set it to True",
+      "greedy_baseline is False; set it to True",
     ),
     (
       {"algorithm": dataclasses.replace(algorithms.ppo(), critic=None)},
-      "GAE needs values; the algorithm has no critic",
+      "GAE needs the critic's values and the algorithm has no",
     ),
     (
       {"algorithm": algorithms.vc_ppo(pretraining=5)},
-      "pretraining is 5 and steps is 5; the critic would learn in all of them",
+      "pretraining is 5 and steps is 5; the critic would be trained in all",
     ),
     ({"algorithm": algorithms.dapo(overlong_buffer=17)}, "buffer is 17"),
     (
-      {"supervised": SupervisedConfig(row_tokens=20)},
-      "supervised.row_tokens is 20; a prompt and a solution may have 21 together",
+      {"supervised": SupervisedConfig(steps=6, row_tokens=20)},
+      "supervised.row_tokens is 20; a prompt and a solution may have 21 tokens",
     ),
-    ({"step_reward": addition_steps}, "step_reward is given, and advantage Group.* no use"),
+    ({"step_reward": addition_steps}, "step_reward is given, but advantage Group.* no use"),
     (
       {"algorithm": dataclasses.replace(algorithms.grpo(), greedy_baseline=True)},
-      "algorithm.greedy_baseline is given, and advantage",
+      "algorithm.greedy_baseline is given, but advantage",
     ),
     (
       {"algorithm": dataclasses.replace(algorithms.grpo(), baseline=MOVING)},
-      "algorithm.baseline is given, and advantage",
+      "algorithm.baseline is given, but advantage",
     ),
     (
       {"algorithm": dataclasses.replace(algorithms.reinforce(rate=0.1), baseline=None)},
-      "AboveBaseline needs a baseline",
+      "MovingAverageBaseline needs",
     ),
     (
       {
@@ -107,7 +111,7 @@ ALONE = SamplingConfig(
     ),
     (
       {
-        "algorithm": dataclasses.replace(algorithms.ppo(), refill=REFILL),
+        "algorithm": dataclasses.replace(algorithms.ppo(), dynamic_sampling=DYNAMIC),
         "sampling": ALONE,
       },
       "sampling.group_size is 1 and the algorithm drops groups",
@@ -138,11 +142,11 @@ ALONE = SamplingConfig(
         "optimizer": OptimizerConfig(decay_steps=60),
         "steps": 20,
       },
-      "critic.optimizer.decay_steps is 79 and it takes 80 optimizer steps; those after",
+      "critic.optimizer.decay_steps is 79, but there are 80 optimizer steps; steps after",
     ),
     (
       {"optimizer": OptimizerConfig(decay_steps=19), "steps": 20},
-      "^optimizer.decay_steps is 19 and it takes 20 .*Raise decay_steps to 20, or",
+      "^optimizer.decay_steps is 19, but there are 20 .*Raise decay_steps to 20, or",
     ),
     (
       {"reward_model": RewardModelConfig(function_weight=0.0)},
@@ -151,7 +155,7 @@ ALONE = SamplingConfig(
     ({"algorithm": algorithms.copg(beta=0.0)}, "beta is 0"),
     (
       {"scoring": ScoringConfig(pipeline_chunks=3)},
-      r"sampling.prompts_per_step is 4; it must be a multiple of scoring.pipeline_chunks \* devices = 3 \* 1",
+      r"prompts_per_step is 4; it must be .* scoring.pipeline_chunks \* devices = 3 \* 1",
     ),
     (
       {"scoring": ScoringConfig(pipeline_chunks=2), "sampling": QUEUED},
@@ -159,30 +163,31 @@ ALONE = SamplingConfig(
     ),
   ],
 )
-def test_a_bad_run_is_refused(changes, told):
-  with pytest.raises(UserError, match=told):
+def test_a_bad_run_is_rejected(changes, message):
+  with pytest.raises(UserError, match=message):
     check(tiny.run_config(**changes))
 
 
 @pytest.mark.parametrize(
-  ("changes", "told"),
+  ("changes", "message"),
   [
     (
-      {"microbatches": 3},
+      {"update": UpdateConfig(microbatches=3)},
       "sampling.prompts_per_step is 4; it must be a multiple of .* 1 \\* 3",
     ),
     (
-      {"algorithm": algorithms.grpo(minibatches=2), "microbatches": 4},
+      {
+        "algorithm": algorithms.grpo(minibatches=2),
+        "update": UpdateConfig(microbatches=4),
+      },
       "multiple of minibatches \\* microbatches = 2 \\* 4",
     ),
-    ({"microbatches": 0}, "microbatches is 0; it must be at least 1"),
     ({"steps": -1}, "steps is -1"),
     ({"seed": 2**31}, "seed is 2147483648"),
-    ({"eval_every": 0}, "eval_every is 0"),
   ],
 )
-def test_sizes_are_checked_as_soon_as_they_are_given(changes, told):
-  with pytest.raises(ValueError, match=told):
+def test_sizes_are_checked_as_soon_as_they_are_given(changes, message):
+  with pytest.raises(ValueError, match=message):
     tiny.run_config(**changes)
 
 
@@ -191,14 +196,20 @@ def test_settings_of_parts():
     ValueError, match=r"temperature is 0\.0; the policy's must be positive"
   ):
     SamplingConfig(temperature=0.0)
-  with pytest.raises(ValueError, match="group is 0"):
+  with pytest.raises(ValueError, match="group_size is 0"):
     SamplingConfig(group_size=0)
   with pytest.raises(ValueError, match="batch_size is 0"):
     SupervisedConfig(batch_size=0)
+  with pytest.raises(ValueError, match="microbatches is 0; it must be at least 1"):
+    UpdateConfig(microbatches=0)
+  with pytest.raises(ValueError, match="every is 0; it must be at least 1"):
+    EvaluationConfig(every=0)
+  with pytest.raises(ValueError, match="keep is 0; it must be at least 1"):
+    CheckpointConfig(keep=0)
 
 
 @pytest.mark.parametrize(
-  ("make", "told"),
+  ("make", "message"),
   [
     (lambda: SamplingConfig(temperature=float("inf")), "temperature is inf"),
     (
@@ -213,13 +224,13 @@ def test_settings_of_parts():
       "batch_size is 6; it must be a multiple of supervised.microbatches, which is 4",
     ),
     (
-      lambda: SupervisedConfig(steps=2000),
-      "decay_steps is 1000 and it takes 2000 optimizer steps",
+      lambda: SupervisedConfig(steps=2000, optimizer=DECAYING),
+      "decay_steps is 1000, but there are 2000 optimizer steps",
     ),
   ],
 )
-def test_settings_out_of_range(make, told):
-  with pytest.raises(ValueError, match=told):
+def test_settings_out_of_range(make, message):
+  with pytest.raises(ValueError, match=message):
     make()
 
 

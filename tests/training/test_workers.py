@@ -15,7 +15,7 @@ from tests import tiny
 from tests.rewards.functions import by_command, one_in_ten
 
 # Untrained, so that completions are of many kinds.
-SETTINGS = {"supervised": SupervisedConfig(steps=0), "steps": 2, "eval_every": 2}
+SETTINGS = {"supervised": SupervisedConfig(steps=0), "steps": 2}
 
 
 def run(reward, scoring, workdir, **changes):
@@ -56,7 +56,7 @@ def test_too_many_stop_the_run(tmp_path):
   with pytest.raises(
     UserError,
     match=r"100\.0% of the step's 16 completions could not be scored \(nan 16\); "
-    r"scoring.max_unscorable allows 50.0%. The first one: nan: the reward is nan",
+    r"scoring.max_unscorable allows 50.0%. The first failure: nan: the reward is nan",
   ):
     run(always_nan, ScoringConfig(max_unscorable=0.5), tmp_path)
 
@@ -80,19 +80,19 @@ def test_a_function_that_workers_can_not_load(tmp_path):
 def test_metadata_reaches_the_workers():
   with open_reward_runner(
     by_command, ScoringConfig(workers=1, timeout_seconds=5.0)
-  ) as scorer:
-    assert scorer([Job("", "ab", "", {"a": [1]})])[0].scores["reward"] == 2.0
+  ) as runner:
+    assert runner([Job("", "ab", "", {"a": [1]})])[0].scores["reward"] == 2.0
 
 
 @pytest.mark.parametrize(
-  ("changes", "told"),
+  ("changes", "message"),
   [
     ({"workers": -1}, "workers is -1"),
-    ({"deadline": 0.0}, "deadline is 0.0; it must be positive"),
-    ({"parts": 0}, "parts is 0; it must be at least 1"),
+    ({"timeout_seconds": 0.0}, "timeout_seconds is 0.0; it must be positive"),
+    ({"pipeline_chunks": 0}, "pipeline_chunks is 0; it must be at least 1"),
     ({"max_unscorable": 1.5}, r"max_unscorable is 1.5; it must be in \[0, 1\]"),
   ],
 )
-def test_bad_settings(changes, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_settings(changes, message):
+  with pytest.raises(ValueError, match=message):
     ScoringConfig(**changes)

@@ -24,6 +24,11 @@ def batch_mean(rewards: Array, valid: Array | None = None) -> Array:
 
   Returns:
     `[..., G]` float32 advantages.
+
+  Example:
+    >>> print(advantages.batch_mean(jnp.array([[1.0, 0.0], [0.0, 1.0]])))
+    [[ 0.5 -0.5]
+     [-0.5  0.5]]
   """
   rewards, valid = check_rewards(rewards, valid)
   return center(rewards.ravel(), valid.ravel()).reshape(rewards.shape)
@@ -49,6 +54,11 @@ def moving_average(
 
   Raises:
     ValueError: if `rate` is not in [0, 1].
+
+  Example:
+    >>> rewards = jnp.array([1.0, 0.0])
+    >>> print(*advantages.moving_average(rewards, 0.25, rate=0.5))
+    [ 0.75 -0.25] 0.375
   """
   if not 0 <= rate <= 1:
     raise ValueError(f"rate is {rate}; it must be in [0, 1]")
@@ -78,6 +88,10 @@ def whiten(
 
   Raises:
     ValueError: if `ddof` is not 0 or 1, or `eps` is negative.
+
+  Example:
+    >>> print(advantages.whiten(jnp.array([1.0, 3.0, 9.0]), jnp.array([1, 1, 0])))
+    [-1.  1.  0.]
   """
   x, mask = check_rewards(x, mask)
   flat, flat_mask = x.ravel(), mask.ravel()
@@ -115,6 +129,12 @@ def reinforce_pp(
 
   Returns:
     `[..., G, T]` float32 advantages, 0 where masked or not valid.
+
+  Example:
+    >>> mask = jnp.array([[1, 1], [1, 0]])
+    >>> print(advantages.reinforce_pp(jnp.array([1.0, 0.0]), jnp.zeros((2, 2)), mask))
+    [[ 0.7071  0.7071]
+     [-1.4142  0.    ]]
   """
   rewards, valid = check_rewards(rewards, valid)
   if group_baseline:

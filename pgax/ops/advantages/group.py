@@ -26,6 +26,10 @@ def rloo(rewards: Array, valid: Array | None = None) -> Array:
 
   Raises:
     ValueError: if `G` is 1.
+
+  Example:
+    >>> print(advantages.rloo(jnp.array([1.0, 0.0, 0.0, 0.0])))
+    [ 1.     -0.3333 -0.3333 -0.3333]
   """
   rewards, valid = check_rewards(rewards, valid)
   if rewards.shape[-1] < 2:
@@ -56,6 +60,12 @@ def grpo(
 
   Raises:
     ValueError: if `ddof` is not 0 or 1, or `eps` is negative.
+
+  Example:
+    >>> print(advantages.grpo(jnp.array([1.0, 0.0, 0.0, 0.0])))
+    [ 1.732  -0.5773 -0.5773 -0.5773]
+    >>> print(advantages.grpo(jnp.array([1.0, 1.0, 1.0, 1.0])))
+    [0. 0. 0. 0.]
   """
   if not eps >= 0:
     raise ValueError(f"eps is {eps}; it must be at least 0")
@@ -83,6 +93,10 @@ def dr_grpo(rewards: Array, valid: Array | None = None) -> Array:
 
   Returns:
     `[..., G]` float32 advantages.
+
+  Example:
+    >>> print(advantages.dr_grpo(jnp.array([1.0, 0.0, 0.0, 0.0])))
+    [ 0.75 -0.25 -0.25 -0.25]
   """
   return center(*check_rewards(rewards, valid))
 
@@ -98,6 +112,10 @@ def remax(rewards: Array, greedy_rewards: Array) -> Array:
 
   Returns:
     `[..., G]` float32 advantages.
+
+  Example:
+    >>> print(advantages.remax(jnp.array([1.0, 0.0, 0.5]), jnp.array(0.5)))
+    [ 0.5 -0.5  0. ]
   """
   rewards, _ = check_rewards(rewards, None)
   greedy_rewards = jnp.asarray(greedy_rewards, jnp.float32)
@@ -117,6 +135,10 @@ def opo(rewards: Array, lengths: Array, valid: Array | None = None) -> Array:
 
   Returns:
     `[..., G]` float32 advantages; 0 for a group without a token.
+
+  Example:
+    >>> print(advantages.opo(jnp.array([1.0, 0.0]), lengths=jnp.array([3, 1])))
+    [ 0.25 -0.75]
   """
   rewards, valid = check_rewards(rewards, valid)
   lengths = select(jnp.asarray(lengths, jnp.float32), valid)
@@ -140,6 +162,10 @@ def maxrl(rewards: Array, valid: Array | None = None) -> Array:
 
   Returns:
     `[..., G]` float32 advantages.
+
+  Example:
+    >>> print(advantages.maxrl(jnp.array([1.0, 0.0, 0.0, 0.0])))
+    [ 3. -1. -1. -1.]
   """
   rewards, valid = check_rewards(rewards, valid)
   mean = masked_mean(rewards, valid, -1)[..., None]

@@ -39,6 +39,13 @@ def grpo_process(
 
   Raises:
     ValueError: if `ddof` is not 0 or 1, or `eps` is negative.
+
+  Example:
+    >>> step_rewards = jnp.array([[1.0], [0.0]])  # two completions with a step each
+    >>> step_ends, mask = jnp.array([[1], [0]]), jnp.ones((2, 3))
+    >>> print(advantages.grpo_process(step_rewards, step_ends >= 0, step_ends, mask))
+    [[ 1.  1.  0.]
+     [-1.  0.  0.]]
   """
   chex.assert_equal_shape([step_rewards, step_mask, step_ends])
   chex.assert_equal_shape_prefix([step_rewards, mask], jnp.ndim(mask) - 1)
@@ -68,6 +75,12 @@ def at_last_token(rewards: Array, mask: Array) -> Array:
 
   Returns:
     `[..., T]` float32: the reward at the last action, 0 elsewhere.
+
+  Example:
+    >>> mask = jnp.array([[1, 1, 0], [1, 0, 1]])
+    >>> print(advantages.at_last_token(jnp.array([5.0, 7.0]), mask))
+    [[0. 5. 0.]
+     [0. 0. 7.]]
   """
   mask = jnp.asarray(mask, bool)
   chex.assert_shape(rewards, mask.shape[:-1])

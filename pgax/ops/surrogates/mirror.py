@@ -34,6 +34,11 @@ def mdpo(
 
   Raises:
     ValueError: if `step_size` is a number and not positive.
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[0.4, 0.2], [0.2, 0.2]]))
+    >>> print(surrogates.mdpo(logp, old_logp, jnp.ones(2), step_size=1.0).loss)
+    [-1.6137 -1.    ]
   """
   check_positive("step_size", step_size)
   surrogate = unclipped(logp, old_logp, advantages)
@@ -64,6 +69,11 @@ def mdpo_kimi(
 
   Raises:
     ValueError: if `tau` is a number and not positive.
+
+  Example:
+    >>> logp, old_logp = jnp.array([-1.0, -1.0]), jnp.array([-2.0, -2.0])
+    >>> print(surrogates.mdpo_kimi(logp, old_logp, jnp.array(1.0), jnp.ones(2), 0.25).loss)
+    [0.5 0.5]
   """
   check_positive("tau", tau)
   mask = jnp.asarray(mask, bool)

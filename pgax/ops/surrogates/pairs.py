@@ -43,6 +43,27 @@ def _rewards(rewards: Array, mask: Array) -> Array:
   return select(rewards, jnp.any(mask, axis=-1))
 
 
+def _separate(gap: Array, log_ratio: Array, rho: Array, clip: float) -> tuple[Array, Array]:
+  """P3O (V1): the loss of each pair `[..., G, G]`, and where the clip acts."""
+  advantages = gap / 2 * rho[..., None, :]  # `clipped` takes these as data
+  own = jnp.broadcast_to(log_ratio[..., :, None], gap.shape)
+  terms, acts = clipped(own, jnp.zeros_like(own), advantages, clip, clip)
+  return 2 * terms, acts  # a completion has one of the two terms of a pair
+
+
+def _joint(gap: Array, log_ratio: Array, rho: Array, clip: float) -> tuple[Array, Array]:
+  """P3O (V2): the loss of each pair `[..., G, G]`, and where the clip acts."""
+  weight = jax.lax.stop_gradient(gap / 2 * rho[..., :, None] * rho[..., None, :])
+  difference = _differences(log_ratio)
+  too_high = (gap > 0) & (difference > clip)
+  too_low = (gap < 0) & (difference < -clip)
+  terms = -weight * jnp.where(too_high, clip, jnp.where(too_low, -clip, difference))
+  return terms, too_high | too_low
+
+
+_FORMS = {"separate": _separate, "joint": _joint}
+
+
 def p3o(
   logp: Array,
   old_logp: Array,
@@ -62,8 +83,7 @@ def p3o(
     `max(-w * d, -w * clip(d, -clip, clip))`, with `w` the data
     `D / 2 * rho_i * rho_j`, and `d = l_i - l_j`.
 
-  At ratio 1 both have RLOO's gradient. Shifting all rewards of a group changes nothing.
-  Source: arXiv 2310.00212.
+  At ratio 1 both have RLOO's gradient. Source: arXiv 2310.00212.
 
   Args:
     logp: `[..., G, T]` log-probabilities, nats.
@@ -81,8 +101,14 @@ def p3o(
 
   Raises:
     ValueError: if `clip` is out of range, or `form` is unknown.
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[[0.5], [0.5]], [[0.4], [0.5]]]))
+    >>> rewards, mask = jnp.array([1.0, 0.0]), jnp.ones((2, 1))
+    >>> print(surrogates.p3o(logp, old_logp, rewards, mask).loss.ravel())  # clipped at 1.2
+    [-1.2   1.25]
   """
-  if form not in ("separate", "joint"):
+  if form not in _FORMS:
     raise ValueError(f"form is {form!r}; allowed are 'separate' and 'joint'")
   if not clip >= 0 or (form == "separate" and clip > 1):
     raise ValueError(
@@ -93,18 +119,7 @@ def p3o(
   pairs, gap = _pairs(mask), _differences(_rewards(rewards, mask))
   log_ratio = sequence_log_ratio(logp, old_logp, mask)
   rho = ratio(log_ratio, jnp.zeros_like(log_ratio))
-  if form == "separate":
-    advantages = gap / 2 * rho[..., None, :]  # `clipped` takes these as data
-    own = jnp.broadcast_to(log_ratio[..., :, None], gap.shape)
-    terms, acts = clipped(own, jnp.zeros_like(own), advantages, clip, clip)
-    terms = 2 * terms  # a completion has one of the two terms of a pair
-  else:
-    weight = jax.lax.stop_gradient(gap / 2 * rho[..., :, None] * rho[..., None, :])
-    difference = _differences(log_ratio)
-    too_high = (gap > 0) & (difference > clip)
-    too_low = (gap < 0) & (difference < -clip)
-    acts = too_high | too_low
-    terms = -weight * jnp.where(too_high, clip, jnp.where(too_low, -clip, difference))
+  terms, acts = _FORMS[form](gap, log_ratio, rho, clip)
   differ = pairs & (gap != 0)
   all_clipped = jnp.any(differ, axis=-1) & jnp.all(acts | ~differ, axis=-1)
   loss = masked_mean(terms, pairs, axis=-1)
@@ -135,6 +150,12 @@ def copg(
 
   Raises:
     ValueError: if `beta` is a number and not positive.
+
+  Example:
+    >>> logp, ref_logp = jnp.array([[-1.0], [-1.0]]), jnp.array([[-2.0], [-1.0]])
+    >>> rewards, mask = jnp.array([1.0, 0.0]), jnp.ones((2, 1))
+    >>> print(surrogates.copg(logp, ref_logp, rewards, mask, beta=0.5).loss.ravel())
+    [0.25 0.25]
   """
   check_positive("beta", beta)
   mask = jnp.asarray(mask, bool)

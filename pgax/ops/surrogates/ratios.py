@@ -80,6 +80,11 @@ def ratio(logp: Array, old_logp: Array) -> Array:
 
   Returns:
     `[...]` float32.
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[0.6, 0.1], [0.5, 0.2]]))
+    >>> print(surrogates.ratio(logp, old_logp))
+    [1.2 0.5]
   """
   logp, old_logp = as_float32(logp, old_logp)
   log_ratio = logp - jax.lax.stop_gradient(old_logp)

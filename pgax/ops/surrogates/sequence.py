@@ -47,6 +47,11 @@ def gspo(
 
   Raises:
     ValueError: if `clip_low` is not in [0, 1], or `clip_high` is negative.
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[0.8, 0.2], [0.2, 0.2]]))
+    >>> print(surrogates.gspo(logp, old_logp, -jnp.ones(2), jnp.ones(2), 0.5, 0.5).loss)
+    [2. 2.]
   """
   logp, old_logp, advantages = masked_float32(mask, logp, old_logp, advantages)
   mean = masked_mean(masked_log_ratio(logp, old_logp, mask), mask, axis=-1)
@@ -80,6 +85,12 @@ def gspo_token(
 
   Raises:
     ValueError: if `clip_low` is not in [0, 1], or `clip_high` is negative.
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[0.8, 0.2], [0.2, 0.2]]))
+    >>> advantage = jnp.array([-1.0, -3.0])
+    >>> print(surrogates.gspo_token(logp, old_logp, advantage, jnp.ones(2), 0.5, 0.5).loss)
+    [2. 6.]
   """
   logp, old_logp, advantages = masked_float32(mask, logp, old_logp, advantages)
   mean = masked_mean(masked_log_ratio(logp, old_logp, mask), mask, axis=-1)[..., None]
@@ -107,6 +118,11 @@ def gmpo(
 
   Raises:
     ValueError: if `clip` is negative.
+
+  Example:
+    >>> logp, old_logp = jnp.array([-1.0, -1.0]), jnp.array([-3.0, -1.0])
+    >>> print(surrogates.gmpo(logp, old_logp, jnp.ones(2), jnp.ones(2)).loss)  # exp(.2)
+    [-1.2214 -1.2214]
   """
   if not clip >= 0:
     raise ValueError(f"clip is {clip}; it must be at least 0")
@@ -151,6 +167,11 @@ def a_lol(
 
   Raises:
     ValueError: if `clip` is not in [0, 1], or `importance` is unknown.
+
+  Example:
+    >>> logp, ref_logp = jnp.log(jnp.array([[0.5, 0.5], [0.5, 0.4]]))
+    >>> print(surrogates.a_lol(logp, ref_logp, jnp.ones(2), jnp.ones(2)).loss / logp)
+    [-1.25 -1.25]
   """
   if importance not in ("sequence", "token", "none"):
     raise ValueError(

@@ -20,6 +20,11 @@ def policy_gradient(logp: Array, advantages: Array) -> SurrogateLoss:
 
   Returns:
     `SurrogateLoss`, with `clipped` false everywhere.
+
+  Example:
+    >>> logp, advantage = jnp.array([-1.0, -2.0]), jnp.array([1.0, -0.5])
+    >>> print(surrogates.policy_gradient(logp, advantage).loss)
+    [ 1. -1.]
   """
   logp, advantages = as_float32(logp, advantages)
   loss = -jax.lax.stop_gradient(advantages) * logp
@@ -39,6 +44,11 @@ def unclipped(logp: Array, old_logp: Array, advantages: Array) -> SurrogateLoss:
 
   Returns:
     `SurrogateLoss`, with `clipped` false everywhere.
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[0.6, 0.1], [0.4, 0.2]]))
+    >>> print(surrogates.unclipped(logp, old_logp, jnp.array([1.0, -1.0])).loss)
+    [-1.5  0.5]
   """
   advantages, r = as_float32(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
   return SurrogateLoss(-advantages * r, jnp.zeros(r.shape, bool))
@@ -72,6 +82,13 @@ def clipped(
 
   Raises:
     ValueError: if `clip_low` is not in [0, 1], or `clip_high` is negative.
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[0.6, 0.1], [0.4, 0.2]]))
+    >>> print(*surrogates.clipped(logp, old_logp, jnp.array([1.0, -1.0])))  # both clipped
+    [-1.2  0.8] [ True  True]
+    >>> print(*surrogates.clipped(logp, old_logp, jnp.array([-1.0, 1.0])))
+    [ 1.5 -0.5] [False False]
   """
   check_clip(clip_low, clip_high)
   if dual_clip is not None and not dual_clip > 1:
@@ -107,6 +124,12 @@ def cispo(
 
   Raises:
     ValueError: if `clip_low` is not in [0, 1], or `clip_high` is negative.
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[0.6, 0.1], [0.4, 0.2]]))
+    >>> loss, clipped = surrogates.cispo(logp, old_logp, jnp.ones(2), 1.0, 0.25)
+    >>> print(loss / logp, clipped)
+    [-1.25 -0.5 ] [ True False]
   """
   check_clip(clip_low, clip_high)
   logp, advantages = as_float32(logp, advantages)
@@ -139,6 +162,11 @@ def sapo(
 
   Raises:
     ValueError: if `tau_pos` or `tau_neg` is not positive.
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[0.6, 0.2], [0.4, 0.2]]))
+    >>> print(surrogates.sapo(logp, old_logp, jnp.array([1.0, 1.0])).loss)
+    [-2.4898 -2.    ]
   """
   if not tau_pos > 0 or not tau_neg > 0:
     raise ValueError(
@@ -169,6 +197,11 @@ def dppo(
 
   Raises:
     ValueError: if `delta` is not in [0, 1].
+
+  Example:
+    >>> logp, old_logp = jnp.log(jnp.array([[0.8, 0.3], [0.4, 0.2]]))
+    >>> print(*surrogates.dppo(logp, old_logp, jnp.ones(2), delta=0.25))
+    [-2.  -1.5] [ True False]
   """
   if not 0 <= delta <= 1:
     raise ValueError(f"delta is {delta}; it must be in [0, 1]")

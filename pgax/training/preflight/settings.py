@@ -10,6 +10,13 @@ from pgax.rollout.config import RewardModelConfig
 from pgax.training.config import RunConfig
 from pgax.training.policy import end_ids
 
+# Setting that gives an input of an algorithm.
+_INPUTS = {
+  "step_rewards": "step_reward",
+  "baseline": "algorithm.baseline",
+  "greedy_baseline": "algorithm.greedy_baseline",
+}
+
 
 def check_vocabulary(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
   """Checks that the model has the tokenizer's tokens, and that one of them ends a text."""
@@ -69,7 +76,7 @@ def check_algorithm(config: RunConfig) -> None:
   trace(algorithm, **shapes, step_rewards=steps)
   for name in unused_inputs(algorithm, **shapes, step_rewards=steps):
     raise ValueError(
-      f"{name} is given, but advantage {algorithm.advantage!r} makes no use of it; remove "
+      f"{_INPUTS[name]} is given, but advantage {algorithm.advantage!r} makes no use of it; remove "
       "it, or choose an advantage that uses it"
     )
   if steps and algorithm.shaping:

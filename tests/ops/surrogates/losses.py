@@ -7,55 +7,60 @@ import jax.numpy as jnp
 import numpy as np
 
 from pgax import aggregation, masking, surrogates
+from tests.ops.calls import CALLS
+
+# Every surrogate behind one call, `(logp, old_logp, scores, mask)`. `old_logp` is also the
+# reference; `scores` are advantages or rewards, one for each completion.
 
 
-def _by_token(function):
-  """A surrogate of `(logp, old_logp, advantages)`, given one number for a completion."""
+def _unified(name, **settings):
+  """A surrogate behind that call, with the settings of its call in `tests/ops/calls.py`."""
+  function, arguments = getattr(surrogates, name), CALLS[f"surrogates.{name}"]
+  arrays = [key for key, value in arguments.items() if isinstance(value, np.ndarray)]
+  settings = {k: v for k, v in arguments.items() if k not in arrays} | settings
 
   def loss(logp, old_logp, scores, mask):
-    del mask
-    return function(logp, old_logp, jnp.broadcast_to(scores[..., None], logp.shape))
+    given = {"logp": logp, "old_logp": old_logp, "ref_logp": old_logp, "mask": mask}
+    if _kind(name) == "group":
+      given |= {"advantages": scores, "rewards": scores}
+    else:
+      given["advantages"] = jnp.broadcast_to(scores[..., None], logp.shape)
+    return function(**{key: given[key] for key in arrays}, **settings)
 
   return loss
 
 
-def _by_sequence(function):
-  """A surrogate of `(logp, old_logp, advantages, mask)`, given the same."""
+def _kind(name):
+  """Whether a surrogate is one of tokens, of sequences or of the completions of a group."""
+  arguments = CALLS[f"surrogates.{name}"]
+  if "mask" not in arguments:
+    return "token"
+  scores = arguments.get("advantages", arguments.get("rewards"))
+  return "group" if scores.ndim < arguments["logp"].ndim else "sequence"
 
-  def loss(logp, old_logp, scores, mask):
-    tokens = jnp.broadcast_to(scores[..., None], logp.shape)
-    return function(logp, old_logp, tokens, mask)
 
-  return loss
-
-
-def _a_lol(importance):
-  return _by_sequence(lambda *xs: surrogates.a_lol(*xs, importance=importance))
+def _all(kind):
+  names = (name for name in surrogates.__all__ if name != "ratio")
+  return {name: _unified(name) for name in names if _kind(name) == kind}
 
 
 TAU, BETA, STEP_SIZE = 0.7, 0.4, 0.5
-TOKEN = {  # these leave padding to the caller, as they have no mask
-  "policy_gradient": _by_token(lambda x, old, a: surrogates.policy_gradient(x, a)),
-  "unclipped": _by_token(surrogates.unclipped),
-  "clipped": _by_token(surrogates.clipped),
-  "cispo": _by_token(lambda *xs: surrogates.cispo(*xs, 0.2, 0.3)),
-  "sapo": _by_token(surrogates.sapo),
-  "dppo": _by_token(surrogates.dppo),
-  "mdpo": _by_token(lambda *xs: surrogates.mdpo(*xs, STEP_SIZE)),
+# These leave masked tokens to the caller, since they have no mask.
+TOKEN = _all("token") | {
+  "cispo": _unified("cispo", clip_low=0.2, clip_high=0.3),
+  "mdpo": _unified("mdpo", step_size=STEP_SIZE),
 }
-SEQUENCE = {
-  "gspo": _by_sequence(lambda *xs: surrogates.gspo(*xs, 0.2, 0.3)),
-  "gspo_token": _by_sequence(lambda *xs: surrogates.gspo_token(*xs, 0.2, 0.3)),
-  "gmpo": _by_sequence(surrogates.gmpo),
-  "a_lol": _a_lol("sequence"),
-  "a_lol_token": _a_lol("token"),
-  "a_lol_none": _a_lol("none"),
+SEQUENCE = _all("sequence") | {
+  "gspo": _unified("gspo", clip_low=0.2, clip_high=0.3),
+  "gspo_token": _unified("gspo_token", clip_low=0.2, clip_high=0.3),
+  "a_lol_token": _unified("a_lol", importance="token"),
+  "a_lol_none": _unified("a_lol", importance="none"),
 }
-GROUP = {  # from rewards, and the loss of a completion is that of its whole probability
-  "mdpo_kimi": lambda *xs: surrogates.mdpo_kimi(*xs, TAU),
-  "p3o": surrogates.p3o,
-  "p3o_joint": lambda *xs: surrogates.p3o(*xs, form="joint"),
-  "copg": lambda *xs: surrogates.copg(*xs, BETA),
+# The loss of a completion is a function of its probability.
+GROUP = _all("group") | {
+  "mdpo_kimi": _unified("mdpo_kimi", tau=TAU),
+  "copg": _unified("copg", beta=BETA),
+  "p3o_joint": _unified("p3o", form="joint"),
 }
 ALL = TOKEN | SEQUENCE | GROUP
 
@@ -104,7 +109,7 @@ def random_batch(seed=0, shape=(3, 4, 5)):
 
 
 def plain_groups(function, logp, old_logp, rewards, mask):
-  """The same of a plain function `(log_ratios, rewards) -> (mean of the group, slopes)`."""
+  """Loss and gradient of a plain `(log_ratios, rewards) -> (mean of group, slopes)`."""
   value, gradient = 0.0, np.zeros(logp.shape)
   total = int((mask.sum(-1) > 0).sum())
   for n in range(logp.shape[0]):

@@ -1,4 +1,4 @@
-"""What every surrogate keeps: on-policy, in padding, at extremes, with nothing to learn."""
+"""What all surrogates share: on-policy, masked, at extremes, with nothing to learn."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def _advantages(name):
   if name.startswith("p3o"):
     return advantages.rloo(SCORES, REAL)
   if name == "copg":
-    # The second argument is the reference; the penalty goes into the reward, stopped.
+    # The second argument is the reference; the penalty is in the reward, as data.
     penalty = np.sum((LOGP - OLD_LOGP) * MASK, axis=-1)
     return 2 * advantages.rloo(SCORES - BETA * penalty, REAL)
   return np.maximum(SCORES, 0) if name.startswith("a_lol") else SCORES
@@ -32,7 +32,7 @@ def _advantages(name):
 def test_at_ratio_one_it_has_the_policy_gradients_gradient(name):
   old_logp = OLD_LOGP if name == "copg" else LOGP
   _, gradient, acts = in_batch(ALL[name], LOGP, old_logp, SCORES, MASK)
-  # A loss of a whole completion weighs its tokens as the log-probability of it does.
+  # The loss of a completion weighs its tokens as its log-probability does.
   weigh = aggregation.sequence_sum if name in GROUP else aggregation.sequence_mean
   expected = -np.asarray(_advantages(name))[..., None] * np.asarray(weigh(MASK))
   np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)

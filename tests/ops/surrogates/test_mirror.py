@@ -1,4 +1,4 @@
-"""Mirror descent: plain references with derivatives, and the optimum that it aims at."""
+"""Mirror descent: plain references with derivatives, and its optimum."""
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ ADVANTAGES = jnp.array([1.0, -0.5, 0.2])
 
 
 def expected_mdpo(logits, step_size):
-  """E over the old policy of the loss of one token."""
+  """Expected loss of one token under the old policy."""
   logp = jax.nn.log_softmax(logits)
   return jnp.sum(np.exp(OLD) * surrogates.mdpo(logp, OLD, ADVANTAGES, step_size).loss)
 

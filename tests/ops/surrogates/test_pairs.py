@@ -72,7 +72,7 @@ def test_a_clipped_completion_has_no_gradient(name, logp, old_logp, r, mask):
 
 
 def two(first, second, r=(1.0, 0.0), form="separate"):
-  """Loss of each of two completions of one token, by their log-ratios; old ones are 0."""
+  """Loss of each of two one-token completions, from log-ratios; the old ones are 0."""
   logp = np.array([[[first], [second]]], np.float32)
   result = surrogates.p3o(
     logp, np.zeros_like(logp), np.array([r]), np.ones_like(logp), form=form
@@ -90,7 +90,7 @@ def test_p3o_by_hand():
   loss, acts = two(up, down, form="joint")
   np.testing.assert_allclose(loss, [-0.5 * 1.35 * 0.2] * 2, rtol=1e-5)
   assert acts == [True, True]
-  # The other way round neither clip acts: the pair has moved against its rewards.
+  # With the rewards swapped neither clip acts: the pair has moved against them.
   loss, acts = two(up, down, (0.0, 1.0))
   np.testing.assert_allclose(loss, [0.9 * 1.5, -1.5 * 0.9], rtol=1e-5)
   assert acts == [False, False]

@@ -32,7 +32,7 @@ def test_clipped_matches_reference(logp, old_logp, advantages, bounds):
   ]
   loss, derivative = np.array(pairs).T
   np.testing.assert_allclose(ours(logp).loss, loss, rtol=1e-4, atol=1e-5)
-  # At a corner either one-sided derivative is right; leave a hair's breadth around it.
+  # At a corner either one-sided derivative is correct; skip a narrow band around it.
   ratio = np.exp(logp.astype(np.float64) - old_logp)
   corners = [1 - low, 1 + high] + ([dual] if dual else [])
   smooth = np.all([np.abs(ratio - c) > 1e-4 for c in corners], axis=0)
