@@ -107,7 +107,7 @@ class Decoder(nn.Module):
   """A decoder-only transformer with an explicit cache.
 
   `apply(params, tokens, positions, cache) -> (logits, cache)` reads any number of tokens
-  of every completion at once: a prompt, a whole completion in training, or one token of
+  of every completion at once: a prompt, a complete text in training, or one token of
   each in decoding.
   """
 

@@ -1,4 +1,4 @@
-"""Scores of whole sequences, by a reward model."""
+"""Scores of sequences by a reward model."""
 
 import jax.numpy as jnp
 
