@@ -407,3 +407,14 @@ def test_not_finite_stops_the_run(tmp_path):
     run(tmp_path, tiny.run_config(optimizer=wild, steps=5))
   # What was saved is from before it.
   assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0]
+
+
+def test_checkpoints_of_earlier_versions_are_rejected(tmp_path):
+  import orbax.checkpoint as ocp
+
+  manager = ocp.CheckpointManager((tmp_path / "checkpoints").absolute())
+  state = ocp.args.StandardSave({"step": jnp.int32(3)})
+  manager.save(3, args=ocp.args.Composite(state=state, positions=ocp.args.JsonSave({})))
+  manager.close()
+  with pytest.raises(UserError, match="has no data of a run that can be continued"):
+    run(tmp_path)
