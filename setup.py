@@ -20,6 +20,10 @@ JSON = ["jsonschema>=4.18,<5"]
 # Extras that one kind of data needs.
 CHAT = ["jinja2>=3.1,<4"]  # the language of chat templates
 REASONING_GYM = ["reasoning-gym==0.1.25"]  # its verifiers decide what a reward is
+# Extras that one logger needs.
+WANDB = ["wandb>=0.20,<1"]
+# MLflow without its server, and what its SQLite file needs.
+MLFLOW = ["mlflow-skinny>=3,<4", "sqlalchemy>=2,<3", "alembic>=1.13,<2"]
 NOTEBOOKS = [
   "ipykernel>=6",
   "ipywidgets>=8",
@@ -57,8 +61,10 @@ setup(
   ],
   # The tests execute the notebooks, so they need what notebooks need.
   extras_require={
-    "test": TEST + NOTEBOOKS + MATH + JSON + CHAT + REASONING_GYM,
+    "test": TEST + NOTEBOOKS + MATH + JSON + CHAT + REASONING_GYM + WANDB + MLFLOW,
     "notebooks": NOTEBOOKS,
+    "wandb": WANDB,
+    "mlflow": MLFLOW,
     "math": MATH,
     "json": JSON,
     "chat": CHAT,
