@@ -129,4 +129,4 @@ def test_checkpoints_of_earlier_versions_are_rejected(tmp_path):
   manager.save(3, args=ocp.args.Composite(state=state, positions=ocp.args.JsonSave({})))
   manager.close()
   with pytest.raises(UserError, match="has no data of a run that can be continued"):
-    run(tmp_path)
+    run(tmp_path, tiny.run_config())

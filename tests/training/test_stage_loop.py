@@ -12,6 +12,8 @@ from tests.runs.test_loggers import Recorder
 
 @dataclasses.dataclass(frozen=True)
 class State:
+  """The number of steps done."""
+
   step: int
 
 
