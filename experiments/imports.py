@@ -6,8 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("pgax", "experiments")
-# The rooms of the house, from the ground up: a room imports only from rooms before it. `pgax`
-# is the package itself, whose public names are those of other rooms.
+# The rooms from the ground up: a room imports only from rooms before it. `pgax` is the
+# package itself, which exports names of its rooms.
 ROOMS = (
   "types",
   "errors",
@@ -30,7 +30,7 @@ ROOMS = (
   "pgax",
   "experiments",
 )
-# The imports of every module, by its name: `{"pgax.runs.workdir": {"json", "pgax.errors"}}`.
+# The imports of every module, such as `{"pgax.runs.workdir": {"json", "pgax.errors"}}`.
 Graph = Mapping[str, set[str]]
 
 
