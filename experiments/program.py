@@ -1,4 +1,4 @@
-"""What all programs share: configs as flags, help, and how a program ends."""
+"""Shared by all programs: the flags `--config` and `--loggers`, help and exit status."""
 
 import errno
 import itertools
@@ -22,6 +22,8 @@ from pgax.training.renamed import RENAMED_PREFERENCES, RENAMED_RUN, check_names
 from pgax.training.train import DEFAULT_LOGGERS
 
 CONFIGS = Path(__file__).parent / "configs"
+# `--help` lists the flags defined here among those of the program.
+flags.disclaim_key_flags()
 _HELP = {"--help", "-help", "-h", "--h", "-?", "--helpfull", "--helpshort"}
 
 

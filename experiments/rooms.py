@@ -1,8 +1,8 @@
 """Draws the rooms of pgax from their imports: `python -m experiments.rooms`.
 
-The picture is SVG; `docs/rooms.svg` is the program's output, and a test compares the two. A
-room is a box with the first line of its docstring and the rooms that it imports. It is above
-everything that it imports.
+The picture is SVG; `docs/rooms.svg` is the output of this program, and a test compares the
+two. A room is a box with the first line of its docstring and the rooms that it imports, all
+of which are below it.
 """
 
 import ast
