@@ -40,6 +40,8 @@ SMALL_DECODER = DecoderConfig(
   head_dim=16,
   mlp_dim=192,
 )
+# transformers has no scaled embeddings under a head for classes.
+SMALL_REWARD_MODEL = dataclasses.replace(SMALL_DECODER, scale_embeddings=False)
 # Types that the command line can set instead of None.
 _SETTABLE = (bool, int, float, str)
 
@@ -108,7 +110,7 @@ def run_config(
 
 
 def preference_config(
-  name: str, data: ConfigDict, model: DecoderConfig = SMALL_DECODER
+  name: str, data: ConfigDict, model: DecoderConfig = SMALL_REWARD_MODEL
 ) -> ConfigDict:
   """Makes the config of a reward model's training with default settings.
 
@@ -154,19 +156,26 @@ def freeze(config: ConfigDict, with_task: bool = True) -> RunConfig:
     UserError: if a key is unknown or missing, or a value is bad; with what is allowed.
   """
   task = {} if with_task else {"task": _NO_TASK}
-  return _frozen(config.to_dict() | task, RunConfig, RENAMED_RUN)
+  plain = config.to_dict() | task
+  return _frozen(plain, RunConfig, RENAMED_RUN, SMALL_DECODER)
 
 
 def freeze_preferences(config: ConfigDict) -> PreferenceConfig:
   """Makes the frozen configuration of a reward model's training; see `freeze`."""
-  return _frozen(config.to_dict(), PreferenceConfig, RENAMED_PREFERENCES)
+  plain = config.to_dict()
+  return _frozen(plain, PreferenceConfig, RENAMED_PREFERENCES, SMALL_REWARD_MODEL)
 
 
-def _frozen(plain: Mapping[str, Any], cls: type, renamed: Mapping[str, str]) -> Any:
+def _frozen(
+  plain: Mapping[str, Any],
+  cls: type,
+  renamed: Mapping[str, str],
+  small: DecoderConfig,
+) -> Any:
   check_names(flatten(plain), renamed)
   try:
     values = {name: _made(value, name) for name, value in plain.items()}
-    values["model"], values["model_path"] = _model(values.get("model", {}))
+    values["model"], values["model_path"] = _model(values.get("model", {}), small)
     return _build(cls, values, "config")
   except OSError as error:
     raise UserError(f"{error.filename} can't be read: {error.strerror}") from None
@@ -190,7 +199,7 @@ def _made(value: Any, where: str) -> Any:
   return function(**arguments)
 
 
-def _model(values: Mapping[str, Any]) -> tuple[DecoderConfig, str]:
+def _model(values: Mapping[str, Any], small: DecoderConfig) -> tuple[DecoderConfig, str]:
   """Makes the decoder's settings, and returns the directory that they are read from.
 
   With a directory, only what its files don't say can be set: how to compute.
@@ -199,7 +208,7 @@ def _model(values: Mapping[str, Any]) -> tuple[DecoderConfig, str]:
   path = settings.pop("path", "")
   if not path:
     return _build(DecoderConfig, settings, "config.model"), ""
-  default = dataclasses.asdict(SMALL_DECODER)
+  default = dataclasses.asdict(small)  # what stays if nothing is set
   free = {name: settings.pop(name) for name in ("dtype", "remat") if name in settings}
   for name, value in settings.items():
     value = tuple(value) if isinstance(value, list) else value

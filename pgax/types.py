@@ -173,24 +173,6 @@ class DemonstrationRows:
   segments: Array
 
 
-@flax.struct.dataclass
-class DemonstrationRows:
-  """Prompts with the solutions to imitate, in rows of tokens.
-
-  Attributes:
-    tokens: `[R, L]` int32, prompts each followed by their solution and EOS, one after
-      another, then padding.
-    learned: `[R, L]` bool, true on tokens of solutions, whose likelihood is raised.
-    positions: `[R, L]` int32, position of each token in its own text.
-    segments: `[R, L]` int32, number of each token's text in its row from 1; 0 on padding.
-  """
-
-  tokens: Array
-  learned: Array
-  positions: Array
-  segments: Array
-
-
 class SurrogateLoss(NamedTuple):
   """A per-token loss, never reduced, and the tokens at which a clip acts.
 

@@ -28,8 +28,8 @@ from pgax import algorithms
 from pgax.distributed import make_mesh
 from pgax.learner import (
   Learner,
+  LearnerConfig,
   OptimizerConfig,
-  UpdateConfig,
   init_state,
   make_policy_step,
 )
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> None:
     MODEL,
     algorithms.grpo(kl_coef=_KL_COEF),
     make_optimizer(_OPTIMIZER),
-    update=UpdateConfig(microbatches=_MICROBATCHES.value),
+    config=LearnerConfig(microbatches=_MICROBATCHES.value),
   )
   state = init_state(learner, make_mesh(), seed=0)
   tokens, mask = prompts()

@@ -16,17 +16,14 @@ down to 2.7 % after 40 (seed 0), while the model's score still rises. The model 
 like carries, not to add.
 """
 
-import dataclasses
-
 from ml_collections import ConfigDict
 
-from experiments.configuration import SMALL_DECODER, entry, preference_config
+from experiments.configuration import entry, preference_config
 from pgax.tasks import addition_preferences
 
 
 def get_config() -> ConfigDict:
   """Makes the config."""
-  model = dataclasses.replace(SMALL_DECODER, scale_embeddings=False)  # as transformers has
-  config = preference_config("preferences", entry(addition_preferences), model)
+  config = preference_config("preferences", entry(addition_preferences))
   config.max_prompt_tokens, config.max_completion_tokens = 9, 40
   return config

@@ -5,7 +5,7 @@ of GSM8K. The prompt is that of DeepSeek-R1 (arXiv 2501.12948), and the values t
 Stanford's CS336 (2025), assignment 5. A rollout is used for one optimizer step; 200 of 32
 prompts are less than an epoch of the 7,473 problems. A microbatch is one group of 8
 completions, the smallest part that a batch is computed in; CS336 takes 2 completions, which
-gives the same gradient. On D devices set `--config.update.microbatches` to 32 / D, and install
+gives the same gradient. On D devices set `--config.learner.microbatches` to 32 / D, and install
 `.[math]` for the reward.
 
 Command:
@@ -45,7 +45,7 @@ def get_config() -> ConfigDict:
   config.sampling.max_prompt_tokens = 512
   config.sampling.min_tokens, config.sampling.max_completion_tokens = 4, 1024
   config.sampling.stop_strings = ("</answer>",)
-  config.update.microbatches = 32
+  config.learner.microbatches = 32
   config.steps, config.evaluation.every = 200, 10
   config.evaluation.problems = 1319
   config.scoring.workers = 2

@@ -3,10 +3,10 @@
 from pgax.learner.compiled import CompiledSteps, compiled_steps
 from pgax.learner.config import (
   CriticConfig,
+  LearnerConfig,
   OptimizerConfig,
   StepConfig,
   SupervisedConfig,
-  UpdateConfig,
 )
 from pgax.learner.learner import Learner, make_learner
 from pgax.learner.policy_step import Update, make_policy_step, policy_step
@@ -25,12 +25,12 @@ __all__ = [
   "CompiledSteps",
   "CriticConfig",
   "Learner",
+  "LearnerConfig",
   "OptimizerConfig",
   "StepConfig",
   "SupervisedConfig",
   "TrainState",
   "Update",
-  "UpdateConfig",
   "begin_reinforcement",
   "compiled_steps",
   "init_state",

@@ -129,8 +129,8 @@ class SupervisedConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class UpdateConfig:
-  """How the policy update is computed; none of these settings changes the gradient.
+class LearnerConfig:
+  """How updates are computed; none of these settings changes the gradient.
 
   Attributes:
     microbatches: number of parts that an optimizer step's batch is computed in, to save
@@ -163,7 +163,7 @@ class StepConfig:
     optimizer: optimizer of the policy.
     critic_optimizer: optimizer of the critic.
     temperature: temperature of the policy.
-    update: how the update is computed.
+    learner: how updates are computed.
     supervised_optimizer: optimizer of the supervised stage.
     supervised_microbatches: see `SupervisedConfig.microbatches`.
     normalize_constant: see `SupervisedConfig.normalize_constant`.
@@ -175,7 +175,7 @@ class StepConfig:
   optimizer: OptimizerConfig = OptimizerConfig()
   critic_optimizer: OptimizerConfig = OptimizerConfig()
   temperature: float = 1.0
-  update: UpdateConfig = UpdateConfig()
+  learner: LearnerConfig = LearnerConfig()
   supervised_optimizer: OptimizerConfig = OptimizerConfig()
   supervised_microbatches: int = 1
   normalize_constant: float = 0.0

@@ -60,7 +60,7 @@ def policy_objective(
   policy = trained.policy if learner.learn_policy else params.policy
   policy = lora.apply(learner.lora, base, policy)
   logp, entropy = completion_logp(
-    learner.model, policy, batch, learner.temperature, learner.update.logit_chunk
+    learner.model, policy, batch, learner.temperature, learner.config.logit_chunk
   )
   outputs = None
   if learner.critic:
@@ -99,7 +99,7 @@ def accumulate_gradients(
   zero = jnp.float32(0)
   no_sums = StepSums(zero, LossSums(*[zero] * len(LossSums._fields)), zero)
   zeros = (jax.tree.map(jnp.zeros_like, trained), no_sums)
-  microbatches = split(batch, learner.update.microbatches)
+  microbatches = split(batch, learner.config.microbatches)
   (gradient, sums), logp = jax.lax.scan(add, zeros, microbatches)
   return gradient, sums, join(logp)
 

@@ -5,7 +5,7 @@ import dataclasses
 import optax
 
 from pgax.algorithms import Algorithm
-from pgax.learner.config import StepConfig, UpdateConfig
+from pgax.learner.config import LearnerConfig, StepConfig
 from pgax.learner.optimizer import make_optimizer
 from pgax.models.decoder import Decoder
 from pgax.models.heads import ScalarDecoder
@@ -23,7 +23,7 @@ class Learner:
     critic_optimizer: optimizer of the critic; None uses the policy's.
     lora: adapters; with a rank above 0 nothing else of the policy is trained.
     temperature: temperature of the policy.
-    update: how an update is computed.
+    config: how updates are computed.
     learn_policy: whether the policy is trained; otherwise only the critic is.
   """
 
@@ -33,7 +33,7 @@ class Learner:
   critic_optimizer: optax.GradientTransformation | None = None
   lora: LoraConfig = LoraConfig()
   temperature: float = 1.0
-  update: UpdateConfig = UpdateConfig()
+  config: LearnerConfig = LearnerConfig()
   learn_policy: bool = True
 
   def __post_init__(self):
@@ -52,7 +52,7 @@ class Learner:
   @property
   def has_reference(self) -> bool:
     """Whether the state holds a reference policy."""
-    return self.algorithm.needs_reference or self.update.keep_reference
+    return self.algorithm.needs_reference or self.config.keep_reference
 
 
 def make_learner(config: StepConfig) -> Learner:
@@ -71,5 +71,5 @@ def make_learner(config: StepConfig) -> Learner:
     critic_optimizer=make_optimizer(config.critic_optimizer),
     lora=config.lora,
     temperature=config.temperature,
-    update=config.update,
+    config=config.learner,
   )

@@ -134,11 +134,11 @@ def make_batch(
   algorithm = learner.algorithm
 
   def by_microbatch(function: Callable[[Rollout], Array]) -> Array:
-    return join(jax.lax.map(function, split(rollout, learner.update.microbatches)))
+    return join(jax.lax.map(function, split(rollout, learner.config.microbatches)))
 
   def logp_under(trained: PyTree) -> Array:
     params = lora.apply(learner.lora, state.base, trained)
-    temperature, chunk = learner.temperature, learner.update.logit_chunk
+    temperature, chunk = learner.temperature, learner.config.logit_chunk
     return by_microbatch(
       lambda part: completion_logp(learner.model, params, part, temperature, chunk)[0]
     )

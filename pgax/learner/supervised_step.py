@@ -85,7 +85,7 @@ def supervised_objective(
     A scalar.
   """
   params = lora.apply(learner.lora, base, trained)
-  logp = row_logp(learner.model, params, rows, learner.update.logit_chunk)
+  logp = row_logp(learner.model, params, rows, learner.config.logit_chunk)
   return -masked_sum(weights * logp, rows.learned)
 
 

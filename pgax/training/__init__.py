@@ -6,9 +6,9 @@ from pgax.errors import UserError
 from pgax.evaluation.config import EvaluationConfig
 from pgax.learner.config import (
   CriticConfig,
+  LearnerConfig,
   OptimizerConfig,
   SupervisedConfig,
-  UpdateConfig,
 )
 from pgax.learner.state import TrainState
 from pgax.models.lora import LoraConfig
@@ -25,6 +25,7 @@ __all__ = [
   "CriticConfig",
   "DataConfig",
   "EvaluationConfig",
+  "LearnerConfig",
   "LoraConfig",
   "MeshConfig",
   "OptimizerConfig",
@@ -37,7 +38,6 @@ __all__ = [
   "ScoringConfig",
   "SupervisedConfig",
   "TrainState",
-  "UpdateConfig",
   "UserError",
   "enable_compilation_cache",
   "train",

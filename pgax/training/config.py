@@ -11,10 +11,10 @@ from pgax.errors import check_at_least
 from pgax.evaluation.config import EvaluationConfig
 from pgax.learner.config import (
   CriticConfig,
+  LearnerConfig,
   OptimizerConfig,
   StepConfig,
   SupervisedConfig,
-  UpdateConfig,
 )
 from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
@@ -63,7 +63,7 @@ class RunConfig:
     critic: settings of the critic.
     lora: adapters of the policy. With a rank above 0 only adapters are trained, in every
       stage, over a frozen base that policy and reference share; exports have them merged.
-    update: how an update is computed.
+    learner: how updates are computed.
     supervised: supervised training before reinforcement learning.
     model_path: directory of a model in transformers' format to start from, whose shape
       `model` is; empty for fresh weights.
@@ -92,7 +92,7 @@ class RunConfig:
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
   lora: LoraConfig = LoraConfig()
-  update: UpdateConfig = UpdateConfig()
+  learner: LearnerConfig = LearnerConfig()
   supervised: SupervisedConfig = SupervisedConfig()
   model_path: str = ""
   init_from_run: str = ""
@@ -105,8 +105,8 @@ class RunConfig:
     for name, cls in (("task", Task), ("algorithm", Algorithm), ("model", DecoderConfig)):
       if not isinstance(vars(self)[name], cls):
         raise ValueError(
-          f"{name} is {vars(self)[name]!r}; it must be a {cls.__name__}. In a config file, "
-          "give entry(function) of the function that makes it"
+          f"{name} is {vars(self)[name]!r}; it must be of type {cls.__name__}. In a config "
+          "file, give entry(function) of the function that makes it"
         )
     check_at_least(self, 0, "seed", "steps")
     if self.seed >= 2**31:  # shuffles take 32 bits, one of which is the stage
@@ -117,12 +117,12 @@ class RunConfig:
         f"model.path is {self.model_path!r} and init_from_run is {self.init_from_run!r}; "
         "a run can start from one of them only"
       )
-    parts = self.algorithm.minibatches * self.update.microbatches
+    parts = self.algorithm.minibatches * self.learner.microbatches
     if self.sampling.prompts_per_step % parts:
       raise ValueError(
         f"sampling.prompts_per_step is {self.sampling.prompts_per_step}; it must be a "
         f"multiple of minibatches * microbatches = {self.algorithm.minibatches} * "
-        f"{self.update.microbatches}"
+        f"{self.learner.microbatches}"
       )
 
   @property
@@ -135,7 +135,7 @@ class RunConfig:
       optimizer=self.optimizer,
       critic_optimizer=self.critic.optimizer,
       temperature=self.sampling.temperature,
-      update=self.update,
+      learner=self.learner,
       supervised_optimizer=self.supervised.optimizer,
       supervised_microbatches=self.supervised.microbatches,
       normalize_constant=self.supervised.normalize_constant,

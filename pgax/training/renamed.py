@@ -23,8 +23,8 @@ RENAMED_RUN = {
   "eval_temperature": "evaluation.temperature",
   "checkpoint_every": "checkpoints.every",
   "keep_checkpoints": "checkpoints.keep",
-  "microbatches": "update.microbatches",
-  "logit_chunk": "update.logit_chunk",
+  "microbatches": "learner.microbatches",
+  "logit_chunk": "learner.logit_chunk",
   "eval_every": "evaluation.every",
 }
 RENAMED_PREFERENCES = {  # `eval_every` stays

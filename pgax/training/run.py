@@ -66,7 +66,7 @@ class Run:
     config = self.config
     # No more prompts at a time than in a step that is not sampled in chunks.
     prompts = config.sampling.prompts_per_step // config.scoring.pipeline_chunks
-    microbatches = math.gcd(config.update.microbatches, prompts)
+    microbatches = math.gcd(config.learner.microbatches, prompts)
     return load_reward_model(
       config.reward_model, self.mesh, config.model.dtype, microbatches
     )

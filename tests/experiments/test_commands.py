@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
   [
     (
       ["--config.sampling.temperatur=1"],
-      "config.sampling has no key 'temperatur'; allowed are forbidden, group",
+      "config.sampling has no key 'temperatur'; allowed are banned_tokens, group",
     ),
     (
       ["--config.algorithm.beta=1"],
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
     ),
     (["--config.reward=x"], "--config.reward can't be set on the command line"),
     (
-      ["--config.sampling.prompts_per_step=6", "--config.update.microbatches=4"],
+      ["--config.sampling.prompts_per_step=6", "--config.learner.microbatches=4"],
       "sampling.prompts_per_step is 6; it must be a multiple",
     ),
     (

@@ -3,9 +3,10 @@
 import pytest
 
 from experiments.compare import compare, read_preset_config, summary, table
+from pgax.errors import UserError
 from pgax.runs.json_lines import read_lines
-from pgax.training import UserError
 from pgax.training.run import Run
+from pgax.training.stages import Reinforcement, Supervised
 
 
 def small(name):
@@ -23,17 +24,21 @@ def small(name):
 
 
 def test_runs_share_their_warm_start_and_go_on(tmp_path, monkeypatch):
-  steps, supervise, reinforce = [], Run.supervise, Run.reinforce
+  steps, warm = [], []
+  supervise, reinforce = Supervised.step, Reinforcement.step
 
   def dies(self, *args):
-    steps.append(self.config.seed)
+    steps.append(seeds[-1])
     if len(steps) == 5:  # in the middle of the second run
       raise MemoryError
     return reinforce(self, *args)
 
-  warm = []
-  monkeypatch.setattr(Run, "supervise", lambda *a: (warm.append(1), supervise(*a))[1])
-  monkeypatch.setattr(Run, "reinforce", dies)
+  seeds, start_run = [], Run.start
+  monkeypatch.setattr(
+    Run, "start", lambda self: (seeds.append(self.config.seed), start_run(self))[1]
+  )
+  monkeypatch.setattr(Supervised, "step", lambda *a: (warm.append(1), supervise(*a))[1])
+  monkeypatch.setattr(Reinforcement, "step", dies)
   with pytest.raises(MemoryError):
     compare(tmp_path, {"grpo": [0, 1]}, read_config=small)
   results = compare(tmp_path, {"grpo": [0, 1]}, read_config=small)

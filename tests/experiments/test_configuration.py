@@ -22,6 +22,7 @@ from experiments.saved_config import from_json, to_json
 from pgax import aggregation, algorithms
 from pgax.algorithms import Algorithm
 from pgax.data import Fields, filtered, from_rows, mixture, saved_dataset
+from pgax.errors import UserError
 from pgax.rewards import (
   ByTask,
   Code,
@@ -35,13 +36,8 @@ from pgax.rewards import (
 from pgax.rewards.answers import extract_answer, marked_answer
 from pgax.sandbox import Limits
 from pgax.tasks import addition
-from pgax.training import (
-  LoraConfig,
-  PreferenceConfig,
-  RewardModelConfig,
-  RunConfig,
-  UserError,
-)
+from pgax.training import LoraConfig, PreferenceConfig, RewardModelConfig, RunConfig
+from pgax.training.renamed import RENAMED_RUN
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "configs"
 FILES = sorted(FOLDER.glob("[a-z]*.py"))
@@ -124,12 +120,12 @@ def test_arguments_reach_the_function():
 
 def test_how_answers_are_read_is_a_setting():
   given = config()
-  assert freeze(given).answer is marked_answer
+  assert freeze(given).evaluation.extract_answer is marked_answer
   for answer in (None, extract_answer):
     with given.unlocked():
-      given.answer = answer
+      given.evaluation.extract_answer = answer
     saved = json.loads(json.dumps(to_json(given)))
-    assert freeze(from_json(saved)).answer is answer
+    assert freeze(from_json(saved)).evaluation.extract_answer is answer
   # A function deeper down keeps its own way of being saved, whatever it is called.
   functions, weights = {"answer": final_answer}, {"answer": 1.0}
   reward = entry(combine, functions=functions, weights=weights)
@@ -166,7 +162,7 @@ def test_unknown_keys_are_named_with_what_is_allowed():
 def test_bad_values_are_named():
   bad = config()
   bad.sampling.prompts_per_step = 0
-  with pytest.raises(UserError, match="prompts is 0; it must be at least 1"):
+  with pytest.raises(UserError, match="prompts_per_step is 0; it must be at least 1"):
     freeze(bad)
   bad = config()
   with bad.unlocked():
@@ -263,21 +259,25 @@ def test_a_value_is_the_entry_of_its_class():
 
 
 @pytest.mark.parametrize(
-  ("name", "value", "told"),
+  ("name", "value", "message"),
   [
     ("reward", lambda *_: {"reward": 1.0}, "config.reward is <function <lambda>"),
     ("reward", functools.partial(final_answer), "config.reward is functools.partial"),
     ("task", addition(digits=1), "config.task is a Task, which can't be saved"),
     ("name", np.float32(1), "config.name is a float32, which"),
     ("name", {1: 1}, "config.name is a dict, which"),
-    ("algorithm", algorithms.grpo, "algorithm is <function grpo.*a value of Algorithm"),
+    (
+      "algorithm",
+      algorithms.grpo,
+      "algorithm is <function grpo.*must be of type Algorithm",
+    ),
   ],
 )
-def test_what_can_not_be_saved_is_refused(name, value, told):
+def test_what_can_not_be_saved_is_rejected(name, value, message):
   given = config()
   with given.ignore_type():
     given[name] = value
-  with pytest.raises(UserError, match=told):
+  with pytest.raises(UserError, match=message):
     freeze(given) and to_json(given)
 
 
@@ -298,3 +298,24 @@ def test_fields_of_an_arguments_value_can_be_set():
   saved = json.loads(json.dumps(to_json(given)))
   for config_dict in (given, from_json(saved)):
     assert freeze(config_dict).reward == Code(Limits(seconds=2.0))
+
+
+@pytest.mark.parametrize("name", [name for name in RENAMED_RUN if name != "answer"])
+def test_settings_of_before_name_the_new_ones(name):
+  given, (*section, key) = config(), name.split(".")
+  part = given[section[0]] if section else given
+  with given.unlocked():
+    part[key] = 1
+  with pytest.raises(
+    UserError, match=f"'{name}' any more: it is '{RENAMED_RUN[name]}' now"
+  ):
+    freeze(given)
+  for step in RENAMED_RUN[name].split("."):  # the new one exists
+    given = given[step]
+
+
+def test_runs_of_before_are_rejected(tmp_path):
+  saved = to_json(config()) | {"eval_every": 5}
+  (tmp_path / "config.json").write_text(json.dumps(saved))
+  with pytest.raises(UserError, match="from an earlier version .* 'evaluation.every' now"):
+    saved_run(tmp_path)

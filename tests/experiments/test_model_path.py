@@ -68,7 +68,7 @@ def test_trained_and_exported(tmp_path, name, rank):
 
   for _ in range(2):  # the second replaces the first
     trained = lora.apply(run.lora, result.state.base, result.state.params)
-    export_policy(run, trained, tokenizer, workdir / "export")
+    export_policy(run.model, trained, tokenizer, tmp_path / "model", workdir / "export")
   theirs = transformers.AutoModelForCausalLM.from_pretrained(
     workdir / "export", attn_implementation="eager"
   )
@@ -89,12 +89,14 @@ def test_trained_and_exported(tmp_path, name, rank):
 def test_r1_zero_has_the_values_of_cs336():
   run = freeze(gsm8k_r1_zero.get_config())
   s, o = run.sampling, run.optimizer
-  assert (run.steps, run.eval_every, s.prompts * s.group, s.group) == (200, 10, 256, 8)
+  assert (run.steps, run.evaluation.every) == (200, 10)
+  assert (s.completions_per_step, s.group_size) == (256, 8)
   assert (o.learning_rate, o.b1, o.b2, o.weight_decay) == (1e-5, 0.9, 0.95, 0.0)
   assert (o.clip_norm, o.warmup_steps, o.decay_steps) == (1.0, 0, 0)
-  assert (s.temperature, s.max_tokens) == (1.0, 1024) and run.eval_problems >= 1024
+  assert (s.temperature, s.max_completion_tokens) == (1.0, 1024)
+  assert run.evaluation.problems >= 1024
   assert (run.algorithm.epochs, run.algorithm.minibatches) == (1, 1)
-  assert run.microbatches == s.prompts and run.supervised.steps == 0
+  assert run.learner.microbatches == s.prompts_per_step and run.supervised.steps == 0
   prompt = run.task.train[0].prompt
   assert prompt.startswith("A conversation between User and Assistant. The User asks a")
   assert "\nUser: Natalia sold clips" in prompt and prompt.endswith("\nAssistant: <think>")
@@ -104,9 +106,10 @@ def test_r1_zero_has_the_values_of_cs336():
 def test_r1_zero_runs_from_a_directory(tmp_path):
   given = gsm8k_r1_zero.get_config()
   given.model.path = str(directory(tmp_path / "model", "qwen2_tied"))
-  given.sampling.prompts_per_step, given.sampling.group_size, given.microbatches = 2, 2, 2
+  given.sampling.prompts_per_step = given.sampling.group_size = 2
+  given.learner.microbatches = 2
   given.sampling.max_prompt_tokens, given.sampling.max_completion_tokens = 1400, 24
-  given.steps, given.eval_problems = 1, 2
+  given.steps, given.evaluation.problems = 1, 2
   tokenizer = load_tokenizer(tmp_path / "model")
   result = train(freeze(given), tokenizer, tmp_path / "run", {}, progress=False)
   assert result.finished
@@ -144,7 +147,7 @@ def test_what_does_not_fit_is_said_before_the_start(tmp_path):
   path = directory(tmp_path / "model")
   both = config(path)
   both.init_from_run = "other"
-  with pytest.raises(UserError, match="only one of them can give the weights"):
+  with pytest.raises(UserError, match="a run can start from one of them only"):
     freeze(both)
   (path / "model.safetensors").unlink()
   with pytest.raises(UserError, match="model"):

@@ -18,12 +18,12 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.checkpoint import place
+from experiments.checkpoint import in_words
 from experiments.configuration import saved_run
 from pgax.data.solve_rates import read_solve_rates
 from pgax.runs.json_lines import read_lines
 from pgax.tasks import addition
-from pgax.training import SupervisedConfig
+from pgax.training import Progress, SupervisedConfig
 from pgax.training.policy import load_policy
 from tests import tiny
 from tests.experiments.small import SMALL
@@ -137,6 +137,7 @@ def test_evaluate(trained, call, tmp_path):
   assert output.read_text() == told + "\n"
   told = json.loads(told)
   assert (told["problems"], told["step"], told["samples"]) == (8, 30, 1)
+  assert told["stage"] == "reinforcement"
   scheduled = {x.removeprefix("eval/"): y for x, y in last.items() if x[:5] == "eval/"}
   found = told["estimates"]
   assert {"accuracy", "pass@1", "length", "truncated", "reward/format"} < found.keys()
@@ -187,6 +188,7 @@ def get_config():
   ]
   task = entry(data.from_rows, train=files[0], held_out=files[1], parse=parse)
   config = run_config("sums", task, rewards.final_answer, entry(algorithms.grpo))
+  config.sampling.max_prompt_tokens = 9
   config.sampling.max_completion_tokens = 17
   return config
 """
@@ -261,8 +263,8 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
     "--config.model.num_layers=1",
   )
   assert done.returncode == 0, done.stderr[-3000:]
-  assert f"bad rows that were skipped, 1:\n  {rows}:26: field 'question' is" in done.stdout
-  assert "problems left out, whose prompts are over the limit: 1\n" in done.stdout
+  assert f"1 bad rows were skipped:\n  {rows}:26: field 'question' is" in done.stdout
+  assert "left out because their prompts are over the limit: 1\n" in done.stdout
   before, row = read_lines(workdir / "metrics.jsonl")
   assert (before["data/train"], before["data/dropped_prompts"]) == (25, 1)
   assert row["step"] == 1 and row["reward/mean"] == 0 and np.isfinite(row["loss"])
@@ -295,9 +297,15 @@ def test_bad_folders_get_a_message(trained, call, tmp_path):
     ),
     (("train",), "--workdir"),
     (("evaluate", f"--workdir={tmp_path}"), "has no config.json"),
-    (("evaluate", "--workdir=x", f"--output={tmp_path}/no/x"), "is no file in a folder"),
+    (
+      ("evaluate", "--workdir=x", f"--output={tmp_path}/no/x"),
+      "is not a file in an",
+    ),
     (("evaluate", "--workdir=x", "--samples=2"), "--samples is 2 and --temperature is 0"),
-    (("solve_rates", "--workdir=x", f"--output={tmp_path}"), "is no file in a folder"),
+    (
+      ("solve_rates", "--workdir=x", f"--output={tmp_path}"),
+      "is not a file in an",
+    ),
     (("sample", f"--workdir={tmp_path}"), "has no config.json"),
   ]
   for (program, *arguments), told in cases:
@@ -318,16 +326,19 @@ def test_prompts_are_rendered_as_those_of_the_run(trained, call, tmp_path):
     assert done.returncode == 2 and "has no chat template" in done.stderr, done.stderr
 
 
-def test_places():
+def test_progress_in_words():
   run = tiny.run_config(supervised=SupervisedConfig(steps=7), steps=5)
-  places = {-7: "supervised step 0 of 7", -3: "supervised step 4 of 7", 2: "step 2 of 5"}
-  assert {step: place(run, step) for step in places} == places
+  for stage, step, words in (
+    ("supervised", 0, "supervised step 0 of 7"),
+    ("supervised", 4, "supervised step 4 of 7"),
+    ("reinforcement", 2, "step 2 of 5"),
+  ):
+    assert in_words(Progress(stage, step), run) == words
   alone = dataclasses.replace(run, steps=0)
-  assert [place(alone, step) for step in (-1, 0)] == [
-    f"supervised step {n} of 7" for n in (6, 7)
-  ]
+  assert in_words(Progress("supervised", 6), alone) == "supervised step 6 of 7"
+  assert in_words(Progress("reinforcement", 0), alone) == "supervised step 7 of 7"
   nothing = dataclasses.replace(alone, supervised=SupervisedConfig(steps=0))
-  assert place(nothing, 0) == "step 0"
+  assert in_words(Progress("reinforcement", 0), nothing) == "step 0"
 
 
 def test_a_checkpoint_of_another_shape(trained, call, tmp_path):

@@ -15,7 +15,7 @@ from pgax.data.prompts import CollatePrompts, PromptBatch
 from pgax.distributed import MeshConfig, make_mesh
 from pgax.distributed.partitioning import batch_sharding, shardings_of
 from pgax.evaluation.evaluate import evaluate
-from pgax.learner import Learner, UpdateConfig
+from pgax.learner import Learner, LearnerConfig
 from pgax.learner.policy_step import make_policy_step
 from pgax.learner.state import abstract_state, init_state
 from pgax.learner.supervised_step import make_supervised_step
@@ -38,7 +38,7 @@ def main(fsdp: int, model: int, rank: int) -> None:
     algorithm,
     optax.sgd(30.0),
     lora=adapters,
-    update=UpdateConfig(microbatches=2),
+    config=LearnerConfig(microbatches=2),
   )
   shardings = shardings_of(abstract_state(learner, mesh))
   state = init_state(learner, mesh, seed=0)

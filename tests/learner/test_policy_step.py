@@ -12,7 +12,7 @@ from pgax import algorithms, kl
 from pgax.distributed.mesh import make_mesh
 from pgax.distributed.microbatches import join, split
 from pgax.distributed.partitioning import shardings_of
-from pgax.learner import OptimizerConfig, UpdateConfig
+from pgax.learner import LearnerConfig, OptimizerConfig
 from pgax.learner.forward import completion_logp
 from pgax.learner.optimizer import make_optimizer
 from pgax.learner.policy_step import make_policy_step
@@ -42,8 +42,8 @@ def assert_same(a, b, **tolerance):
 @pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.rloo, algorithms.dr_grpo])
 def test_microbatches_change_nothing(preset):
   # Lengths differ widely here, so a mean of means would show.
-  one, told_one = update(preset(), update=UpdateConfig(microbatches=1))
-  four, told_four = update(preset(), update=UpdateConfig(microbatches=4))
+  one, told_one = update(preset(), config=LearnerConfig(microbatches=1))
+  four, told_four = update(preset(), config=LearnerConfig(microbatches=4))
   assert_same(one.params, four.params, rtol=1e-4, atol=2e-6)
   for name in told_one:
     assert told_four[name] == pytest.approx(float(told_one[name]), rel=1e-4, abs=1e-6)
@@ -132,8 +132,8 @@ def test_adaptive_coefficient_follows_its_anchor():
   for anchor, expected in (("old", 1.2), ("reference", 0.8)):
     penalty = algorithms.KLPenalty(kl.k3, controller, "loss", anchor)
     algorithm = dataclasses.replace(algorithms.grpo(epochs=3), kl=penalty)
-    kept = UpdateConfig(keep_reference=True)
-    state, told = update(algorithm, optimizer=rates, update=kept)
+    kept = LearnerConfig(keep_reference=True)
+    state, told = update(algorithm, optimizer=rates, config=kept)
     assert told["kl/ref"] == 0 and told["kl/old"] > 1e-4
     assert state.kl_state == pytest.approx(0.1 * expected)
 
@@ -164,7 +164,7 @@ def test_nothing_scorable_is_no_update():
 def test_traced_once_and_state_donated():
   algorithm = algorithms.grpo(epochs=2, minibatches=2)
   optimizer = make_optimizer(OptimizerConfig())
-  learner = tiny.learner(algorithm, optimizer, update=UpdateConfig(microbatches=2))
+  learner = tiny.learner(algorithm, optimizer, config=LearnerConfig(microbatches=2))
   shardings = shardings_of(abstract_state(learner, make_mesh()))
   step = make_policy_step(learner, shardings)
   state = first = tiny.state(algorithm, optimizer)

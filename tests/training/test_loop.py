@@ -17,7 +17,7 @@ from pgax.data import byte_tokenizer
 from pgax.distributed.mesh import make_mesh
 from pgax.errors import UserError
 from pgax.evaluation import EvaluationConfig
-from pgax.learner import CriticConfig, UpdateConfig
+from pgax.learner import CriticConfig, LearnerConfig
 from pgax.runs.json_lines import read_lines
 from pgax.runs.loggers import JsonLines
 from pgax.runs.workdir import read_config
@@ -74,7 +74,7 @@ SUPERVISED = dataclasses.replace(
 )
 SHARED = {
   "algorithm": ALGORITHM,
-  "update": UpdateConfig(microbatches=2),
+  "learner": LearnerConfig(microbatches=2),
   "supervised": SUPERVISED,
 }
 CONFIG = tiny.run_config(**SHARED)
@@ -358,7 +358,7 @@ def test_programs_are_traced_once_in_the_whole_run(tmp_path, monkeypatch):
   runs = []
   start = Run.start
   monkeypatch.setattr(Run, "start", lambda self: (runs.append(self), start(self))[1])
-  own = {"update": UpdateConfig(logit_chunk=64)}  # shared with no other test
+  own = {"learner": LearnerConfig(logit_chunk=64)}  # shared with no other test
   run(tmp_path, tiny.run_config(steps=3, **own))
   run(tmp_path, tiny.run_config(steps=5, **own))  # continues from a checkpoint
   assert runs[0].steps is runs[1].steps

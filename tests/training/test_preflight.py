@@ -13,12 +13,12 @@ from pgax.training import (
   CheckpointConfig,
   CriticConfig,
   EvaluationConfig,
+  LearnerConfig,
   OptimizerConfig,
   RewardModelConfig,
   SamplingConfig,
   ScoringConfig,
   SupervisedConfig,
-  UpdateConfig,
   UserError,
 )
 from pgax.training.preflight import check_run
@@ -172,13 +172,13 @@ def test_a_bad_run_is_rejected(changes, message):
   ("changes", "message"),
   [
     (
-      {"update": UpdateConfig(microbatches=3)},
+      {"learner": LearnerConfig(microbatches=3)},
       "sampling.prompts_per_step is 4; it must be a multiple of .* 1 \\* 3",
     ),
     (
       {
         "algorithm": algorithms.grpo(minibatches=2),
-        "update": UpdateConfig(microbatches=4),
+        "learner": LearnerConfig(microbatches=4),
       },
       "multiple of minibatches \\* microbatches = 2 \\* 4",
     ),
@@ -201,7 +201,7 @@ def test_settings_of_parts():
   with pytest.raises(ValueError, match="batch_size is 0"):
     SupervisedConfig(batch_size=0)
   with pytest.raises(ValueError, match="microbatches is 0; it must be at least 1"):
-    UpdateConfig(microbatches=0)
+    LearnerConfig(microbatches=0)
   with pytest.raises(ValueError, match="every is 0; it must be at least 1"):
     EvaluationConfig(every=0)
   with pytest.raises(ValueError, match="keep is 0; it must be at least 1"):

@@ -36,7 +36,7 @@ def check_vocabulary(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> N
 def check_divisibility(config: RunConfig, mesh: Mesh) -> None:
   """Checks that batches divide into devices, microbatches and chunks."""
   devices, sampling = batch_shards(mesh), config.sampling
-  minibatches, microbatches = config.algorithm.minibatches, config.update.microbatches
+  minibatches, microbatches = config.algorithm.minibatches, config.learner.microbatches
   prompts = sampling.prompts_per_step
   if prompts % (minibatches * microbatches * devices):
     raise ValueError(
@@ -76,8 +76,8 @@ def check_algorithm(config: RunConfig) -> None:
   trace(algorithm, **shapes, step_rewards=steps)
   for name in unused_inputs(algorithm, **shapes, step_rewards=steps):
     raise ValueError(
-      f"{_INPUTS[name]} is given, but advantage {algorithm.advantage!r} makes no use of it; remove "
-      "it, or choose an advantage that uses it"
+      f"{_INPUTS[name]} is given, but advantage {algorithm.advantage!r} makes no use of it; "
+      "remove it, or choose an advantage that uses it"
     )
   if steps and algorithm.shaping:
     raise ValueError(
