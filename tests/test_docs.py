@@ -112,7 +112,9 @@ def test_the_recipe_of_an_algorithm():
   # Each in the module that the page puts it into.
   ops = dict(vars(token))
   exec(op, ops)
-  parts = vars(surrogate_parts) | {"surrogates": SimpleNamespace(tanh_gate=ops["tanh_gate"])}
+  parts = vars(surrogate_parts) | {
+    "surrogates": SimpleNamespace(tanh_gate=ops["tanh_gate"])
+  }
   exec(part, parts)
   known = vars(algorithms.parts) | {"TanhGate": parts["TanhGate"]}
   module = vars(group) | {"parts": SimpleNamespace(**known)}
