@@ -78,7 +78,11 @@ def test_code_runs(name, tmp_path):
 @pytest.mark.parametrize(
   ("name", "config", "changes"),
   [
-    ("README.md", "mine_config.py", ["--config.supervised.steps=3"]),
+    (
+      "README.md",
+      "mine_config.py",
+      ["--config.supervised.steps=3", "--config.algorithm.kl_coef=0.01"],
+    ),
     ("docs/guide.md", "sums.py", []),
   ],
 )
