@@ -20,6 +20,13 @@ JSON = ["jsonschema>=4.18,<5"]
 # Extras of single kinds of data.
 CHAT = ["jinja2>=3.1,<4"]  # the language of chat templates
 REASONING_GYM = ["reasoning-gym==0.1.25"]  # pinned: its verifiers define the reward
+# Extras of single loggers.
+WANDB = ["wandb>=0.20,<1"]
+MLFLOW = [  # without its server, and with what its SQLite file needs
+  "mlflow-skinny>=3,<4",
+  "sqlalchemy>=2,<3",
+  "alembic>=1.13,<2",
+]
 NOTEBOOKS = [
   "ipykernel>=6",
   "ipywidgets>=8",
@@ -57,8 +64,10 @@ setup(
   ],
   # The tests execute the notebooks.
   extras_require={
-    "test": TEST + NOTEBOOKS + MATH + JSON + CHAT + REASONING_GYM,
+    "test": TEST + NOTEBOOKS + MATH + JSON + CHAT + REASONING_GYM + WANDB + MLFLOW,
     "notebooks": NOTEBOOKS,
+    "wandb": WANDB,
+    "mlflow": MLFLOW,
     "math": MATH,
     "json": JSON,
     "chat": CHAT,

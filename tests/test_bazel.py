@@ -13,6 +13,7 @@ DISTRIBUTIONS = {
   "IPython": "ipython",
   "absl": "absl-py",
   "math_verify": "math-verify",
+  "mlflow": "mlflow-skinny",
   "orbax": "orbax-checkpoint",
   "reasoning_gym": "reasoning-gym",
   "tensorflow_datasets": "tensorflow-datasets",

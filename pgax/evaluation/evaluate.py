@@ -27,9 +27,9 @@ _pass_at_k = jax.jit(pass_at_k, static_argnames="k")
 class Evaluation:
   """Result of an evaluation.
 
-  A completion is right if its score `accuracy`, or its reward without one, is at least 1. If
-  a reward of 1 does not mean "correct" (a weighted sum, for instance), return an `accuracy`
-  score as well.
+  A completion is right if its score `accuracy`, or its reward without one, is at least 1.
+  If a reward of 1 does not mean "correct" (a weighted sum, for instance), return an
+  `accuracy` score as well.
 
   Attributes:
     estimates: means over problems with their 95 % intervals, by name:

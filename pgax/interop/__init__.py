@@ -1,4 +1,4 @@
-"""Other people's interfaces to the same functions."""
+"""The library's functions under the names and shapes of other code bases."""
 
 from pgax.interop import cs336
 

@@ -1,9 +1,9 @@
 """The functions of Stanford's CS336 (2025), assignment 5, on flat JAX arrays.
 
-The names, arguments and shapes are those of the assignment: a batch of responses `[batch]`,
-one group after the other, log-probabilities `[batch, length]` and advantages `[batch, 1]`.
-Every function calls the library and holds no formula of its own. JAX has no `.backward()`,
-so the microbatch steps also return the gradient.
+Names, arguments and shapes are the assignment's: responses `[batch]`, one group after the
+other, log-probabilities `[batch, length]` and advantages `[batch, 1]`. Every function calls
+the library and adds no formula. JAX has no `.backward()`, so the microbatch steps also
+return the gradient.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,31 +31,32 @@ def compute_group_normalized_rewards(
   advantage_eps: float,
   normalize_by_std: bool,
 ) -> tuple[Array, Array, dict[str, float]]:
-  """Rewards of responses, and their advantages within groups.
+  """Scores responses, and computes their advantages within groups.
 
-  `(R - mean) / (std + advantage_eps)` with the sample's deviation (ddof 1), or `R - mean`.
-  See `advantages.grpo` and `advantages.dr_grpo`.
+  The advantage is `(R - mean) / (std + advantage_eps)` with the sample standard deviation
+  (ddof 1), or `R - mean`. See `advantages.grpo` and `advantages.dr_grpo`.
 
   Args:
-    reward_fn: response and ground truth to scores, `reward` among them.
-    rollout_responses: `batch` responses, the groups one after the other.
-    repeated_ground_truths: `batch` ground truths, each `group_size` times.
-    group_size: responses of a prompt.
-    advantage_eps: added to the deviation, in units of reward.
-    normalize_by_std: whether to divide by the deviation.
+    reward_fn: maps a response and a ground truth to named scores, `reward` among them.
+    rollout_responses: `batch` responses, one group after the other.
+    repeated_ground_truths: `batch` ground truths, each repeated `group_size` times.
+    group_size: number of responses per prompt.
+    advantage_eps: number added to the standard deviation, in units of reward.
+    normalize_by_std: whether to divide by the standard deviation.
 
   Returns:
-    Advantages `[batch]`, raw rewards `[batch]`, and statistics: mean, deviation, minimum
-    and maximum of the rewards, and the mean of every other score.
+    Advantages `[batch]`, raw rewards `[batch]`, and statistics: mean, standard deviation,
+    minimum and maximum of the rewards, and the mean of every other score.
 
   Raises:
-    ValueError: if the lengths differ, or the group size does not divide them.
+    ValueError: if the numbers of responses and ground truths differ, or the group size does
+      not divide them.
   """
   batch = len(rollout_responses)
   if len(repeated_ground_truths) != batch:
     raise ValueError(
-      f"there are {batch} responses and {len(repeated_ground_truths)} ground truths; there "
-      "must be as many"
+      f"there are {batch} responses and {len(repeated_ground_truths)} ground truths; the "
+      "numbers must be equal"
     )
   if group_size < 1 or not batch or batch % group_size:
     raise ValueError(
@@ -67,18 +68,18 @@ def compute_group_normalized_rewards(
   raw = jnp.asarray([score["reward"] for score in scores], jnp.float32)
   grouped = raw.reshape(-1, group_size)
   if normalize_by_std:
-    found = group_advantages.grpo(grouped, ddof=1, eps=advantage_eps)
+    normalized = group_advantages.grpo(grouped, ddof=1, eps=advantage_eps)
   else:
-    found = group_advantages.dr_grpo(grouped)
+    normalized = group_advantages.dr_grpo(grouped)
   statistics = {"mean": raw.mean(), "std": raw.std(), "min": raw.min(), "max": raw.max()}
   metadata = {f"reward_{name}": float(value) for name, value in statistics.items()}
   for name in scores[0].keys() - {"reward"}:
     metadata[name] = float(np.mean([score[name] for score in scores]))
-  return found.reshape(-1), raw, metadata
+  return normalized.reshape(-1), raw, metadata
 
 
 def _per_token(column: Array, log_probs: Array) -> Array:
-  """One value for each response, `[batch, 1]`, at all of its tokens."""
+  """Repeats one value per response, `[batch, 1]`, at all tokens of the response."""
   chex.assert_shape(column, (log_probs.shape[0], 1))
   return jnp.broadcast_to(column, log_probs.shape)
 
@@ -86,11 +87,11 @@ def _per_token(column: Array, log_probs: Array) -> Array:
 def compute_naive_policy_gradient_loss(
   raw_rewards_or_advantages: Array, policy_log_probs: Array
 ) -> Array:
-  """`-A * logp` at every token; see `surrogates.policy_gradient`.
+  """Computes the loss `-A * logp` of every token; see `surrogates.policy_gradient`.
 
   Args:
     raw_rewards_or_advantages: `[batch, 1]`.
-    policy_log_probs: `[batch, length]`, nats.
+    policy_log_probs: `[batch, length]`, in nats.
 
   Returns:
     `[batch, length]` float32.
@@ -102,20 +103,23 @@ def compute_naive_policy_gradient_loss(
 def compute_grpo_clip_loss(
   advantages: Array, policy_log_probs: Array, old_log_probs: Array, cliprange: float
 ) -> tuple[Array, dict[str, Array]]:
-  """PPO's clipped loss at every token; see `surrogates.clipped`.
+  """Computes PPO's clipped loss of every token; see `surrogates.clipped`.
 
   Args:
     advantages: `[batch, 1]`.
-    policy_log_probs: `[batch, length]`, nats.
-    old_log_probs: `[batch, length]`, nats.
-    cliprange: how far a ratio may be from 1, to either side.
+    policy_log_probs: `[batch, length]`, in nats.
+    old_log_probs: `[batch, length]`, in nats.
+    cliprange: largest distance of the ratio from 1, in both directions.
 
   Returns:
-    `[batch, length]` float32, and `clipped` `[batch, length]`, where the clip acts.
+    `[batch, length]` float32, and metadata: `clipped` `[batch, length]`, true on tokens at
+    which the clip acts.
   """
   tokens = _per_token(advantages, policy_log_probs)
-  found = surrogates.clipped(policy_log_probs, old_log_probs, tokens, cliprange, cliprange)
-  return found.loss, {"clipped": found.clipped}
+  loss, clipped = surrogates.clipped(
+    policy_log_probs, old_log_probs, tokens, cliprange, cliprange
+  )
+  return loss, {"clipped": clipped}
 
 
 def compute_policy_gradient_loss(
@@ -126,38 +130,38 @@ def compute_policy_gradient_loss(
   old_log_probs: Array | None = None,
   cliprange: float | None = None,
 ) -> tuple[Array, dict[str, Array]]:
-  """One of the three losses at every token.
+  """Computes one of the three losses of every token.
 
   Args:
-    policy_log_probs: `[batch, length]`, nats.
-    loss_type: `no_baseline` needs `raw_rewards`, `reinforce_with_baseline` needs
-      `advantages`, `grpo_clip` needs `advantages`, `old_log_probs` and `cliprange`.
+    policy_log_probs: `[batch, length]`, in nats.
+    loss_type: `no_baseline` requires `raw_rewards`; `reinforce_with_baseline` requires
+      `advantages`; `grpo_clip` requires `advantages`, `old_log_probs` and `cliprange`.
     raw_rewards: `[batch, 1]`.
     advantages: `[batch, 1]`.
-    old_log_probs: `[batch, length]`, nats.
-    cliprange: how far a ratio may be from 1.
+    old_log_probs: `[batch, length]`, in nats.
+    cliprange: largest distance of the ratio from 1, in both directions.
 
   Returns:
-    `[batch, length]` float32, and what the loss tells of itself.
+    `[batch, length]` float32, and metadata of the loss.
 
   Raises:
-    ValueError: if the loss type is none of these, or lacks what it needs.
+    ValueError: if the loss type is unknown, or an argument that it requires is None.
   """
 
-  def needs(**given) -> None:
-    missing = [name for name, value in given.items() if value is None]
+  def require(**arguments) -> None:
+    missing = [name for name, value in arguments.items() if value is None]
     if missing:
-      raise ValueError(f"loss_type {loss_type!r} needs {', '.join(missing)}")
+      raise ValueError(f"loss_type {loss_type!r} requires {', '.join(missing)}")
 
   match loss_type:
     case "no_baseline":
-      needs(raw_rewards=raw_rewards)
+      require(raw_rewards=raw_rewards)
       return compute_naive_policy_gradient_loss(raw_rewards, policy_log_probs), {}
     case "reinforce_with_baseline":
-      needs(advantages=advantages)
+      require(advantages=advantages)
       return compute_naive_policy_gradient_loss(advantages, policy_log_probs), {}
     case "grpo_clip":
-      needs(advantages=advantages, old_log_probs=old_log_probs, cliprange=cliprange)
+      require(advantages=advantages, old_log_probs=old_log_probs, cliprange=cliprange)
       return compute_grpo_clip_loss(advantages, policy_log_probs, old_log_probs, cliprange)
   raise ValueError(
     f"loss_type is {loss_type!r}; allowed are 'no_baseline', 'reinforce_with_baseline' and "
@@ -166,15 +170,15 @@ def compute_policy_gradient_loss(
 
 
 def masked_mean(tensor: Array, mask: Array, dim: int | None = None) -> Array:
-  """Mean where the mask is 1; see `masking.masked_mean`.
+  """Averages over entries whose mask is 1; see `masking.masked_mean`.
 
   Args:
     tensor: `[...]`.
-    mask: `[...]`, the shape of `tensor`.
-    dim: axis to reduce; all by default.
+    mask: `[...]`, of the same shape.
+    dim: axis to reduce; None reduces all axes.
 
   Returns:
-    The mean; 0, and not nan, where the mask is empty.
+    The mean; 0 if the mask is empty.
   """
   return masking.masked_mean(tensor, mask, dim)
 
@@ -182,28 +186,28 @@ def masked_mean(tensor: Array, mask: Array, dim: int | None = None) -> Array:
 def masked_normalize(
   tensor: Array, mask: Array, normalize_constant: float, dim: int | None = None
 ) -> Array:
-  """Sum where the mask is 1, over a constant; see `masking.masked_sum`.
+  """Sums over entries whose mask is 1, and divides; see `masking.masked_sum`.
 
   Args:
     tensor: `[...]`.
-    mask: `[...]`, the shape of `tensor`.
-    normalize_constant: what the sum is divided by.
-    dim: axis to reduce; all by default.
+    mask: `[...]`, of the same shape.
+    normalize_constant: divisor of the sum.
+    dim: axis to reduce; None reduces all axes.
 
   Returns:
-    The normalised sum.
+    The normalized sum.
   """
   return masking.masked_sum(tensor, mask, dim) / normalize_constant
 
 
 def compute_entropy(logits: Array) -> Array:
-  """Entropy of the next-token distribution; see `logprobs.entropy`.
+  """Computes the entropy of next-token distributions; see `logprobs.entropy`.
 
   Args:
     logits: `[batch, length, vocabulary]`.
 
   Returns:
-    `[batch, length]` float32, nats.
+    `[batch, length]` float32, in nats.
   """
   return logprobs.entropy(logprobs.log_softmax(logits))
 
@@ -218,28 +222,28 @@ def grpo_microbatch_train_step(
   old_log_probs: Array | None = None,
   cliprange: float | None = None,
 ) -> tuple[Array, dict[str, Array], Array]:
-  """Loss of a microbatch, and its gradient.
+  """Computes the loss of a microbatch, and its gradient.
 
-  The mean over each response's tokens and then over responses (see
-  `aggregation.sequence_mean`), over the number of microbatches. Gradients of
-  microbatches of one size then add up to that of the batch, where no response is empty.
+  The loss is the mean over the tokens of each response, then over responses (see
+  `aggregation.sequence_mean`), divided by the number of microbatches. So the gradients of
+  equally large microbatches add up to that of the batch, unless a response is empty.
 
   Args:
-    policy_log_probs: `[batch, length]`, nats.
-    response_mask: `[batch, length]` bool or 0/1, the responses' tokens.
+    policy_log_probs: `[batch, length]`, in nats.
+    response_mask: `[batch, length]` bool or 0/1, true on tokens of responses.
     gradient_accumulation_steps: number of microbatches in an optimizer step.
-    loss_type: see `compute_policy_gradient_loss`, as the rest.
+    loss_type: type of the loss; see `compute_policy_gradient_loss` for it and what follows.
     raw_rewards: `[batch, 1]`.
     advantages: `[batch, 1]`.
-    old_log_probs: `[batch, length]`, nats.
-    cliprange: how far a ratio may be from 1.
+    old_log_probs: `[batch, length]`, in nats.
+    cliprange: largest distance of the ratio from 1, in both directions.
 
   Returns:
-    The scalar loss, what it tells of itself, and the gradient with respect to
+    The scalar loss, metadata of the loss, and the gradient with respect to
     `policy_log_probs`, `[batch, length]`.
 
   Raises:
-    ValueError: if there are no accumulation steps, or the loss lacks what it needs.
+    ValueError: if there are no accumulation steps, or the loss lacks an argument.
   """
   _check_steps(gradient_accumulation_steps)
   weights = aggregation.sequence_mean(response_mask) / gradient_accumulation_steps
@@ -262,26 +266,26 @@ def sft_microbatch_train_step(
   gradient_accumulation_steps: int,
   normalize_constant: float = 1.0,
 ) -> tuple[Array, dict[str, Array], Array]:
-  """Supervised loss of a microbatch, and its gradient.
+  """Computes the supervised loss of a microbatch, and its gradient.
 
-  Each response's negative log-likelihood over the constant, the mean over responses (see
-  `aggregation.fixed_length`), over the number of microbatches.
+  The loss is the negative log-likelihood of each response divided by a constant, averaged
+  over responses (see `aggregation.fixed_length`), divided by the number of microbatches.
 
   Args:
-    policy_log_probs: `[batch, length]`, nats.
-    response_mask: `[batch, length]` bool or 0/1, the responses' tokens.
+    policy_log_probs: `[batch, length]`, in nats.
+    response_mask: `[batch, length]` bool or 0/1, true on tokens of responses.
     gradient_accumulation_steps: number of microbatches in an optimizer step.
-    normalize_constant: what the sum over a response's tokens is divided by.
+    normalize_constant: divisor of the sum over the tokens of a response.
 
   Returns:
-    The scalar loss, what it tells of itself, and the gradient with respect to
+    The scalar loss, metadata of the loss, and the gradient with respect to
     `policy_log_probs`, `[batch, length]`.
 
   Raises:
     ValueError: if there are no accumulation steps, or the constant is not positive.
   """
   _check_steps(gradient_accumulation_steps)
-  # A response without a token counts as one: the mean is over rows, as in the assignment.
+  # An empty response counts too: the mean is over rows, as in the assignment.
   rows = len(response_mask)
   weights = aggregation.fixed_length(response_mask, normalize_constant, rows)
   weights = weights / gradient_accumulation_steps
@@ -299,25 +303,25 @@ def tokenize_prompt_and_output(
   output_strs: Sequence[str],
   tokenizer: PreTrainedTokenizerBase,
 ) -> dict[str, np.ndarray]:
-  """Prompts with their outputs as tokens, shifted by one into inputs and labels.
+  """Tokenizes prompts and outputs, as inputs and labels that are shifted by one.
 
   Args:
     prompt_strs: `batch` prompts.
-    output_strs: `batch` outputs. No token is put between or around the texts, unless the
-      tokenizer does so in front of a prompt.
-    tokenizer: of the model.
+    output_strs: `batch` outputs. No tokens are added between or around the texts, except
+      those that the tokenizer adds before a prompt.
+    tokenizer: tokenizer of the model.
 
   Returns:
-    `input_ids` and `labels` `[batch, longest - 1]` int32, padded on the right with 0, and
-    `response_mask` of the same shape, true where the label is a token of the output.
+    `input_ids` and `labels` `[batch, longest - 1]` int32, right-padded with 0, and
+    `response_mask` of the same shape, true if the label is a token of the output.
 
   Raises:
-    ValueError: if the lengths differ, or there are no texts.
+    ValueError: if the numbers of prompts and outputs differ, or are 0.
   """
   if len(prompt_strs) != len(output_strs) or not prompt_strs:
     raise ValueError(
-      f"there are {len(prompt_strs)} prompts and {len(output_strs)} outputs; there must be "
-      "as many, and at least one"
+      f"there are {len(prompt_strs)} prompts and {len(output_strs)} outputs; the numbers "
+      "must be equal and at least 1"
     )
   prompts = [tokenizer.encode(text) for text in prompt_strs]
   outputs = [tokenizer.encode(text, add_special_tokens=False) for text in output_strs]

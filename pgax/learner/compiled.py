@@ -84,3 +84,8 @@ def _build(config: StepConfig, mesh: Mesh) -> CompiledSteps:
 
 
 _cached = functools.lru_cache(maxsize=2)(_build)
+
+
+def clear() -> None:
+  """Forgets the steps that are kept, and with them their compiled programs."""
+  _cached.cache_clear()

@@ -1,4 +1,4 @@
-"""The decoder: a Flax Linen module whose cache is explicit; critic and scorer."""
+"""Flax Linen modules: a decoder with an explicit cache, and one with a scalar head."""
 
 from pgax.models.config import DecoderConfig
 from pgax.models.decoder import Decoder

@@ -1,4 +1,4 @@
-"""Grouped-query attention over a shared prefix, a cached suffix and the tokens read."""
+"""Grouped-query attention over a shared prefix, a cached suffix and the new tokens."""
 
 import flax.linen as nn
 import jax
@@ -11,15 +11,15 @@ from pgax.models.layers import RMSNorm, zeros
 from pgax.models.rope import rotate
 from pgax.types import Array
 
-_HIDDEN = -1e30  # finite, so that a query that sees nothing gives a mean and not nan
+_MASKED = -1e30  # finite: a query that attends to nothing gives a mean and not nan
 
-# One layer's keys and values `[N, G, K, S, D]` (G is 1 where the group shares them), and
-# their positions `[N, G, S]`.
+# One layer's keys and values `[N, G, K, S, D]` (G is 1 if the group shares them), and their
+# positions `[N, G, S]`.
 Memory = tuple[Array, Array, Array]
 
 
 def _scores(queries: Array, keys: Array) -> Array:
-  """Scores `[N, G, K, R, L, S]` of queries `[N, G, L, K, R, D]`, float32."""
+  """Computes scores `[N, G, K, R, L, S]` of queries `[N, G, L, K, R, D]`, float32."""
   shared = keys.shape[1] == 1
   formula = "nglkrd,nksd->ngkrls" if shared else "nglkrd,ngksd->ngkrls"
   keys = keys[:, 0] if shared else keys
@@ -27,13 +27,14 @@ def _scores(queries: Array, keys: Array) -> Array:
 
 
 def _mix(probs: Array, values: Array) -> Array:
-  """Values mixed by float32 probabilities `[N, G, K, R, L, S]`, `[N, G, L, K, R, D]`."""
+  """Averages values by probabilities `[N, G, K, R, L, S]`, to `[N, G, L, K, R, D]`."""
   shared = values.shape[1] == 1
   if probs.shape[-2] == 1 and not shared:
-    # One query a matrix of values: XLA's dot for CPUs takes 5 times as long as this sum.
+    # One query per matrix of values: XLA's dot for CPUs takes 5 times as long as this sum.
     mixed = jnp.sum(probs[..., 0, :, None] * values[:, :, :, None], axis=-2)
     return mixed[:, :, None]
-  # A plain matrix product, turned afterwards: XLA's CPU backend lacks others in bfloat16.
+  # A plain matrix product, transposed afterwards: XLA's CPU backend has no other one in
+  # bfloat16.
   formula = "ngkrls,nksd->nkgrld" if shared else "ngkrls,ngksd->ngkrld"
   probs, values = probs.astype(values.dtype), values[:, 0] if shared else values
   mixed = jnp.einsum(formula, probs, values, preferred_element_type=jnp.float32)
@@ -41,58 +42,60 @@ def _mix(probs: Array, values: Array) -> Array:
   return jnp.moveaxis(mixed, 4, 2)
 
 
-def _visible(c: DecoderConfig, positions: Array, keys_at: Array, slides: Array) -> Array:
-  """Whether a key is seen, `[N, G, L, S]` (or `[N, 1, L, S]`), by positions alone."""
-  positions, keys_at = positions[..., None], keys_at[:, :, None]
-  visible = keys_at <= positions
+def _visible(
+  c: DecoderConfig, positions: Array, key_positions: Array, sliding: Array
+) -> Array:
+  """Returns which keys queries attend to, `[N, G, L, S]` or `[N, 1, L, S]`."""
+  positions, key_positions = positions[..., None], key_positions[:, :, None]
+  visible = key_positions <= positions
   if not c.sliding_window:
     return visible
-  window = jnp.where(slides, c.sliding_window, NEVER + 1)  # no real token is as far away
-  return visible & (positions - keys_at < window)
+  window = jnp.where(sliding, c.sliding_window, NEVER + 1)  # no real token is as far away
+  return visible & (positions - key_positions < window)
 
 
 def attend(
   c: DecoderConfig,
   queries: Array,
   positions: Array,
-  slides: Array,
-  parts: tuple[Memory, ...],
+  sliding: Array,
+  memory: tuple[Memory, ...],
   segments: Array | None = None,
 ) -> Array:
-  """One exact softmax over all parts of the memory.
+  """Attends to all parts of the memory with one exact softmax.
 
   Args:
-    c: the decoder's configuration.
+    c: configuration of the decoder.
     queries: `[N, G, L, K, R, D]`, `R` queries for each key head.
-    positions: `[N, G, L]` int32.
-    slides: bool scalar, whether only the window is seen.
-    parts: what can be seen.
-    segments: `[N, G, L]` int32, of the queries and of the keys of the only part; None
-      where a row is one text.
+    positions: `[N, G, L]` int32, positions of the queries.
+    sliding: bool scalar, whether to attend to the sliding window only.
+    memory: keys, values and positions, in any number of parts.
+    segments: `[N, G, L]` int32, segment of each query and of each key of the only part;
+      None if every row is one text.
 
   Returns:
-    Mixed values `[N, G, L, K, R, D]`, float32.
+    Averaged values `[N, G, L, K, R, D]`, float32.
   """
   scores = []
-  for keys, _, keys_at in parts:
+  for keys, _, key_positions in memory:
     score = _scores(queries, keys) * (c.query_scalar or c.head_dim) ** -0.5
     if c.attention_softcap:
       score = jnp.tanh(score / c.attention_softcap) * c.attention_softcap
-    visible = _visible(c, positions, keys_at, slides)
+    visible = _visible(c, positions, key_positions, sliding)
     if segments is not None:
       visible &= segments[..., None] == segments[:, :, None]
-    scores.append(jnp.where(visible[:, :, None, None], score, _HIDDEN))
+    scores.append(jnp.where(visible[:, :, None, None], score, _MASKED))
   probs = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
   ends = np.cumsum([score.shape[-1] for score in scores])[:-1]
   split = jnp.split(probs, ends, axis=-1)
-  return sum(_mix(p, values) for p, (_, values, _) in zip(split, parts, strict=True))
+  return sum(_mix(p, values) for p, (_, values, _) in zip(split, memory, strict=True))
 
 
 class Attention(nn.Module):
   """Grouped-query attention (arXiv 2305.13245).
 
-  One softmax spans prefix, suffix and the tokens read now, so sharing a prompt among its
-  completions is exact, and the prompt's keys and values stand in memory once.
+  One softmax spans prefix, suffix and new tokens. So sharing a prompt among its completions
+  is exact, and the prompt's keys and values are in memory once.
   """
 
   config: DecoderConfig
@@ -124,7 +127,7 @@ class Attention(nn.Module):
       self.query_norm, self.key_norm = RMSNorm(c), RMSNorm(c)
 
   def _project(self, x: Array) -> tuple[Array, Array, Array]:
-    """Queries `[N, G, L, H, D]`, keys and values `[N, G, L, K, D]`, not turned yet."""
+    """Projects to queries `[N, G, L, H, D]`, keys and values `[N, G, L, K, D]`."""
     weights = (self.query, self.key, self.value)
     heads = [jnp.einsum("ngle,ehd->nglhd", x, w.astype(x.dtype)) for w in weights]
     if self.config.qkv_bias:
@@ -138,37 +141,37 @@ class Attention(nn.Module):
     self,
     x: Array,
     positions: Array,
-    turn: Array,
-    slides: Array,
+    rope: Array,
+    sliding: Array,
     memory: tuple[Memory, ...],
     segments: Array | None = None,
   ) -> tuple[Array, Array, Array]:
-    """Reads `x`, and attends to it and to what the memory holds.
+    """Attends from the new tokens to themselves and to the memory.
 
     Args:
       x: `[N, G, L, E]`.
       positions: `[N, G, L]` int32.
-      turn: `[2, N, G, L, D / 2]`, cosines and sines of the positions.
-      slides: bool scalar, whether the layer sees only its window.
-      memory: what came before, in any number of parts.
-      segments: `[N, G, L]` int32, the text that each token is of, where a row holds
-        several; there is no memory then.
+      rope: `[2, N, G, L, D / 2]`, cosines and sines of the positions.
+      sliding: bool scalar, whether to attend to the sliding window only.
+      memory: keys, values and positions of earlier tokens, in any number of parts.
+      segments: `[N, G, L]` int32, number of each token's text in its row, for rows packed
+        with several texts. It requires an empty memory.
 
     Returns:
       The output `[N, G, L, E]`, and the keys and values `[N, G, K, L, D]` of these tokens.
     """
     c = self.config
     queries, keys, values = self._project(x)
-    queries, keys = rotate(queries, turn), rotate(keys, turn).swapaxes(2, 3)
+    queries, keys = rotate(queries, rope), rotate(keys, rope).swapaxes(2, 3)
     values = values.swapaxes(2, 3)
     repeats = c.num_heads // c.num_kv_heads
     queries = queries.reshape(*x.shape[:3], c.num_kv_heads, repeats, c.head_dim)
-    parts = (*memory, (keys, values, positions))
-    # Scores are computed anew in the backward pass: they are the largest arrays by far, and
+    memory = (*memory, (keys, values, positions))
+    # The backward pass computes scores again: they are the largest arrays by far, and
     # writing them for every layer of the scan takes longer than multiplying again.
     recomputed = jax.checkpoint(attend, prevent_cse=False, static_argnums=0)
-    mixed = recomputed(c, queries, positions, slides, parts, segments)
-    heads = mixed.reshape(*x.shape[:3], c.num_heads, c.head_dim).astype(x.dtype)
+    heads = recomputed(c, queries, positions, sliding, memory, segments)
+    heads = heads.reshape(*x.shape[:3], c.num_heads, c.head_dim).astype(x.dtype)
     out = jnp.einsum("nglhd,hde->ngle", heads, self.out.astype(x.dtype))
     if c.out_bias:
       out += self.out_bias.astype(x.dtype)

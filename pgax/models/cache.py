@@ -1,10 +1,10 @@
-"""The explicit key-value cache: one prefix for a prompt, one suffix for each completion.
+"""The explicit key-value cache: one prefix per prompt, one suffix per completion.
 
-Which key a query sees is decided by positions alone. A key at position `p` is visible to
-a query at position `q` if and only if `p <= q`, and in a layer with a sliding window of
-`W` tokens also `q - p < W`. Padding, and slots not written yet, stand at position `NEVER`,
-which no real query reaches. There is no second mask to keep in step, and no assumption
-about where the padding is.
+Positions alone decide which keys a query attends to. A query at position `q` attends to a
+key at position `p` if and only if `p <= q`, and in a layer with a sliding window of `W`
+tokens also `q - p < W`. Padding and slots that are not written yet have position `NEVER`,
+which no real query reaches. There is no second mask to keep consistent, and padding may be
+anywhere.
 """
 
 import flax.struct
@@ -17,14 +17,14 @@ NEVER = 2**30
 
 
 @flax.struct.dataclass
-class Segment:
-  """Keys and values of `S` slots of every layer.
+class KeyValues:
+  """Keys and values of `S` slots in every layer.
 
   Attributes:
-    keys: `[layers, N, G, K, S, D]` (`K` heads of width `D`): the slots of a head stand
-      together, as every step of decoding reads them.
-    values: likewise.
-    positions: `[N, G, S]` int32, `NEVER` where a slot holds nothing to be seen.
+    keys: `[layers, N, G, K, S, D]` for `K` heads of width `D`. The slots of a head are
+      contiguous, which is how every step of decoding reads them.
+    values: `[layers, N, G, K, S, D]`.
+    positions: `[N, G, S]` int32, `NEVER` for slots that nothing attends to.
   """
 
   keys: Array
@@ -34,26 +34,27 @@ class Segment:
 
 @flax.struct.dataclass
 class Cache:
-  """What the model remembers: the prompt once, and the tokens of every completion.
+  """Keys and values of everything read so far: prompts once, and every completion.
 
   Attributes:
-    prefix: keys and values `[layers, N, 1, K, P, D]`, read by all `G` completions; or
-      `[layers, N, R, K, P, D]`, of which each completion reads the one that `rows` names;
-      or None.
-    suffix: keys and values `[layers, N, G, K, S, D]`, written from slot `index` on; or
-      None, and then it will be what is read next, all at once.
-    index: int32 scalar, the slot of the suffix to be written next.
-    rows: `[N, G]` int32, the prefix of each completion; None where there is one for all.
+    prefix: keys and values `[layers, N, 1, K, P, D]` that all `G` completions attend to; or
+      `[layers, N, R, K, P, D]`, of which each completion attends to the one that
+      `prefix_rows` names; or None.
+    suffix: keys and values `[layers, N, G, K, S, D]`, written from slot `index` on. None
+      means that the tokens read next become the suffix, all at once.
+    index: int32 scalar, the next slot of the suffix to write.
+    prefix_rows: `[N, G]` int32, index of each completion's prefix; None if all completions
+      share one.
   """
 
-  prefix: Segment | None
-  suffix: Segment | None
+  prefix: KeyValues | None
+  suffix: KeyValues | None
   index: Array
-  rows: Array | None = None
+  prefix_rows: Array | None = None
 
 
 def token_positions(mask: Array, start: Array | int = 0) -> Array:
-  """Positions of real tokens, counted from `start`; `NEVER` for the rest.
+  """Counts real tokens from `start`; padding gets position `NEVER`.
 
   Args:
     mask: `[..., L]` bool, true on real tokens.
@@ -66,26 +67,28 @@ def token_positions(mask: Array, start: Array | int = 0) -> Array:
   return jnp.where(mask, count + jnp.asarray(start, jnp.int32)[..., None], NEVER)
 
 
-def empty_segment(shape: tuple[int, int, int, int, int, int], dtype: jnp.dtype) -> Segment:
-  """A segment of which no slot is written.
+def empty_key_values(
+  shape: tuple[int, int, int, int, int, int], dtype: jnp.dtype
+) -> KeyValues:
+  """Allocates slots, none of which is written.
 
   Args:
     shape: `(layers, N, G, K, S, D)`.
-    dtype: of the keys and values.
+    dtype: dtype of keys and values.
 
   Returns:
-    A `Segment` of zeros at position `NEVER`.
+    `KeyValues` of zeros at position `NEVER`.
   """
   zeros = jnp.zeros(shape, dtype)
   _, n, group, _, slots, _ = shape
-  return Segment(zeros, zeros, jnp.full((n, group, slots), NEVER, jnp.int32))
+  return KeyValues(zeros, zeros, jnp.full((n, group, slots), NEVER, jnp.int32))
 
 
 def share_prefix(prefill: Cache) -> Cache:
-  """Makes what was just read the prefix of what is read next.
+  """Turns the tokens just read into the prefix of the tokens read next.
 
   Args:
-    prefill: the cache after the prompts `[N, 1, P]`.
+    prefill: cache after reading the prompts `[N, 1, P]`.
 
   Returns:
     A `Cache` with the prompts as prefix and no suffix.
@@ -94,51 +97,56 @@ def share_prefix(prefill: Cache) -> Cache:
 
 
 def with_slots(cache: Cache, lanes: int, width: int, slots: int) -> Cache:
-  """Room for `lanes` times `width` completions of the prompts that are the prefix.
+  """Allocates suffixes for `lanes * width` completions of the prompts in the prefix.
 
-  Lane `i` has the `i`-th part of the `N` prompts. With as many lanes as prompts, a lane's
-  completions all read its one prompt; with fewer, `rows` says which prompt each reads, and
-  changing it is all that it takes to begin another.
+  The `N` prompts are divided into lanes, in order. With as many lanes as prompts, all
+  completions of a lane attend to its one prompt. With fewer lanes, `prefix_rows` selects
+  the prompt of each completion; changing it is all it takes to begin a completion of
+  another prompt.
 
   Args:
-    cache: as `share_prefix` makes it of `N` prompts.
-    lanes: divides `N`.
-    width: number of completions of each lane at a time.
+    cache: cache of `N` prompts, from `share_prefix`.
+    lanes: number of lanes; must divide `N`.
+    width: number of completions per lane at a time.
     slots: number of tokens that each completion has room for.
 
   Returns:
-    A `Cache` of prefixes `[layers, lanes, N / lanes, ...]` and an empty suffix
-    `[layers, lanes, width, ...]`; every completion reads its lane's first prompt.
+    A `Cache` with prefixes `[layers, lanes, N / lanes, ...]` and an empty suffix
+    `[layers, lanes, width, ...]`; every completion attends to its lane's first prompt.
   """
 
-  def cut(x: Array, axis: int) -> Array:
+  def into_lanes(x: Array, axis: int) -> Array:
     return x.reshape(*x.shape[:axis], lanes, -1, *x.shape[axis + 2 :])
 
   prefix = cache.prefix
   layers, n, _, heads, _, size = prefix.keys.shape
-  suffix = empty_segment((layers, lanes, width, heads, slots, size), prefix.keys.dtype)
+  suffix = empty_key_values((layers, lanes, width, heads, slots, size), prefix.keys.dtype)
   rows = jnp.zeros((lanes, width), jnp.int32) if lanes < n else None
-  prefix = Segment(cut(prefix.keys, 1), cut(prefix.values, 1), cut(prefix.positions, 0))
+  prefix = KeyValues(
+    into_lanes(prefix.keys, 1),
+    into_lanes(prefix.values, 1),
+    into_lanes(prefix.positions, 0),
+  )
   return Cache(prefix, suffix, jnp.int32(0), rows)
 
 
-def pick(memory: Array, rows: Array | None) -> Array:
-  """Rows `[N, G, ...]` of a memory `[N, R, ...]` by index `[N, G]`; None takes it all."""
+def take_rows(memory: Array, rows: Array | None) -> Array:
+  """Takes rows `[N, G, ...]` of `[N, R, ...]` by index `[N, G]`; None takes all."""
   return memory if rows is None else jax.vmap(lambda x, i: x[i])(memory, rows)
 
 
-def append(cache: Cache, new: Segment) -> Cache:
-  """The cache with what was just read in the slots `[index, index + L)` of its suffix.
+def append(cache: Cache, new: KeyValues) -> Cache:
+  """Writes the tokens just read into the slots `[index, index + L)` of the suffix.
 
   All layers are written at once, after the last of them: inside a loop XLA then updates
   the cache in place, whereas a scan over layers that returned it would copy it.
 
   Args:
-    cache: what came before.
+    cache: cache before these tokens.
     new: keys, values and positions of `L` tokens.
 
   Returns:
-    A `Cache`.
+    The `Cache` with these tokens.
 
   Raises:
     ValueError: if there are more tokens than slots.
@@ -154,7 +162,7 @@ def append(cache: Cache, new: Segment) -> Cache:
     update = update.astype(buffer.dtype)
     return jax.lax.dynamic_update_slice_in_dim(buffer, update, cache.index, axis)
 
-  suffix = Segment(
+  suffix = KeyValues(
     write(cache.suffix.keys, new.keys, axis=4),
     write(cache.suffix.values, new.values, axis=4),
     write(cache.suffix.positions, new.positions, axis=2),

@@ -1,4 +1,4 @@
-"""The shape of a decoder."""
+"""Configuration of a decoder."""
 
 import dataclasses
 
@@ -10,48 +10,51 @@ DTYPES = ("float32", "bfloat16")
 
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig:
-  """Sizes and switches of the decoder; the default has about 0.1 M parameters.
+  """Sizes and architectural switches of a decoder.
 
   Attributes:
     vocab_size: number of token ids.
-    num_layers: number of blocks.
+    num_layers: number of transformer blocks.
     embed_dim: width of the residual stream.
     num_heads: number of query heads.
     num_kv_heads: number of key and value heads; must divide `num_heads`.
-    head_dim: width of a head; even, because RoPE turns pairs.
+    head_dim: width of a head; even, because RoPE rotates pairs of features.
     mlp_dim: width of the gated feed-forward layer.
-    rope_theta: base of the rotary wavelengths.
-    norm_eps: added to the mean square in RMSNorm.
+    rope_theta: base of the RoPE wavelengths.
+    norm_eps: number added to the mean square in RMSNorm.
     tie_embeddings: whether the output layer is the transposed embedding.
     scale_embeddings: whether embeddings are multiplied by `sqrt(embed_dim)`.
-    activation: of the gate, `silu` (SwiGLU) or `gelu_tanh` (GeGLU).
-    qkv_bias: whether queries, keys and values have a bias.
-    out_bias: whether attention's output has a bias.
+    activation: activation of the gate, `silu` (SwiGLU) or `gelu_tanh` (GeGLU).
+    qkv_bias: whether the projections to queries, keys and values have biases.
+    out_bias: whether the output projection of attention has a bias.
     mlp_bias: whether the feed-forward layer has biases.
-    qk_norm: whether RMSNorm is applied to every head's queries and keys before RoPE.
+    qk_norm: whether RMSNorm is applied to the queries and keys of each head before RoPE.
     unit_offset_norm: whether RMSNorm multiplies by `1 + scale` instead of by `scale`.
-    post_norms: whether attention's and the feed-forward layer's outputs are normalised too.
-    query_scalar: scores are multiplied by `query_scalar**-0.5`; 0 for `head_dim`.
-    attention_softcap: scores become `cap * tanh(scores / cap)`; 0 for no cap.
-    logit_softcap: likewise the logits.
-    sliding_window: number of tokens, itself included, that a token sees in a sliding layer;
-      0 for no sliding layers.
-    sliding_layers: for each layer whether it slides; empty for all, if there is a window.
-    local_rope_theta: base of the wavelengths in sliding layers, which are then not scaled;
-      0 for `rope_theta` and `rope_scaling` there too.
-    rope_scaling: how the wavelengths are stretched.
-    dtype: of activations and cache, `float32` or `bfloat16`. Parameters, norms, softmax and
-      logits are float32 either way.
-    remat: whether the backward pass computes each layer anew instead of keeping it.
+    post_norms: whether the outputs of attention and feed-forward layer are normalized too.
+    query_scalar: attention scores are multiplied by `query_scalar**-0.5`; 0 uses
+      `head_dim`.
+    attention_softcap: attention scores are capped to `c * tanh(scores / c)`; 0 for no cap.
+    logit_softcap: logits are capped to `c * tanh(logits / c)`; 0 for no cap.
+    sliding_window: number of tokens, itself included, that a token attends to in a sliding
+      layer; 0 for no sliding layers.
+    sliding_layers: whether each layer is a sliding one; empty for all layers, given a
+      window.
+    local_rope_theta: base of the RoPE wavelengths in sliding layers, which are then not
+      scaled; 0 uses `rope_theta` and `rope_scaling` in all layers.
+    rope_scaling: scaling of the RoPE wavelengths.
+    dtype: dtype of activations and cache, `float32` or `bfloat16`. Parameters, norms,
+      softmax and logits are always float32.
+    remat: whether the backward pass recomputes each layer's activations instead of keeping
+      them.
   """
 
-  vocab_size: int = 259
-  num_layers: int = 2
-  embed_dim: int = 64
-  num_heads: int = 4
-  num_kv_heads: int = 2
-  head_dim: int = 16
-  mlp_dim: int = 192
+  vocab_size: int
+  num_layers: int
+  embed_dim: int
+  num_heads: int
+  num_kv_heads: int
+  head_dim: int
+  mlp_dim: int
   rope_theta: float = 10_000.0
   norm_eps: float = 1e-6
   tie_embeddings: bool = True
@@ -74,7 +77,7 @@ class DecoderConfig:
   remat: bool = False
 
   def __post_init__(self):
-    # A list, from JSON say, would leave the configuration without a hash.
+    # A list, from JSON for instance, would leave the configuration without a hash.
     object.__setattr__(self, "sliding_layers", tuple(self.sliding_layers))
     sizes = (
       "vocab_size",
@@ -134,10 +137,10 @@ class DecoderConfig:
     if self.local_rope_theta and not self.sliding_window:
       raise ValueError(
         f"model.local_rope_theta is {self.local_rope_theta} and model.sliding_window is 0; "
-        "without a window there is no layer that it is for"
+        "it applies to sliding layers only, so sliding_window must be positive"
       )
 
   @property
-  def slides(self) -> tuple[bool, ...]:
-    """For each layer whether it slides."""
+  def is_sliding(self) -> tuple[bool, ...]:
+    """Whether each layer is a sliding one."""
     return self.sliding_layers or (self.sliding_window > 0,) * self.num_layers

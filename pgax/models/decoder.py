@@ -1,10 +1,12 @@
 """The decoder: one function for training and for decoding."""
 
+from typing import NamedTuple
+
 import flax.linen as nn
 import jax.numpy as jnp
 
 from pgax.models.attention import Attention
-from pgax.models.cache import Cache, Segment, append, pick
+from pgax.models.cache import Cache, KeyValues, append, take_rows
 from pgax.models.config import DecoderConfig
 from pgax.models.layers import GatedMLP, RMSNorm, fan_in
 from pgax.models.rope import RopeScaling, angles, frequencies
@@ -13,11 +15,33 @@ from pgax.types import Array
 LAYERS = "layers"  # the logical axis that parameters of all layers are stacked on
 
 
-class Block(nn.Module):
-  """Attention and feed-forward layer, each normalised and added to the residual stream.
+class LayerInputs(NamedTuple):
+  """The inputs that are the same in all layers.
 
-  Keys and values of the layer's memory and its own come and go as a scan over the layers
-  hands them on; what is the same in all layers comes in `shared`.
+  Attributes:
+    positions: `[N, G, L]` int32, positions of the new tokens.
+    rope: `[kinds, 2, N, G, L, D / 2]`, cosines and sines of the positions. The second kind,
+      if there is one, is for sliding layers.
+    memory_positions: positions `[N, G, S]` in each part of the memory, or `[N, 1, S]` if
+      the group shares it.
+    memory_rows: for each part of the memory the rows `[N, G]` of it that completions attend
+      to, or None if there is nothing to select.
+    segments: `[N, G, L]` int32, number of each token's text in its row; None if every row
+      is one text.
+  """
+
+  positions: Array
+  rope: Array
+  memory_positions: tuple[Array, ...]
+  memory_rows: tuple[Array | None, ...]
+  segments: Array | None
+
+
+class Block(nn.Module):
+  """Attention and feed-forward layer, each normalized and added to the residual stream.
+
+  The arguments are in the order of a scan over layers: the carry `x`, then what is the same
+  in all layers, then what each layer has of its own.
   """
 
   config: DecoderConfig
@@ -32,33 +56,32 @@ class Block(nn.Module):
   def __call__(
     self,
     x: Array,
-    shared: tuple[Array, Array, tuple[Array, ...], tuple[Array | None, ...], Array | None],
-    slides: Array,
-    remembered: tuple[tuple[Array, Array], ...],
+    inputs: LayerInputs,
+    sliding: Array,
+    memory: tuple[tuple[Array, Array], ...],
   ) -> tuple[Array, tuple[Array, Array]]:
-    """One layer.
+    """Applies one layer.
 
     Args:
       x: `[N, G, L, E]`.
-      shared: positions `[N, G, L]`; cosines and sines `[kinds, 2, N, G, L, D / 2]`, kind 1
-        for sliding layers if they have their own; positions of the memory's parts;
-        for each part the rows `[N, G]` of it that completions read, or None; and the
-        segments `[N, G, L]` of the tokens, or None.
-      slides: bool scalar, whether the layer sees only its window.
-      remembered: keys and values of the memory's parts, of this layer.
+      inputs: inputs that are the same in all layers.
+      sliding: bool scalar, whether to attend to the sliding window only.
+      memory: keys and values of each part of the memory, in this layer.
 
     Returns:
       The new `x`, and the keys and values `[N, G, K, L, D]` of these tokens.
     """
-    positions, turns, memory_positions, rows, segments = shared
-    turn = turns[0] if len(turns) == 1 else turns[slides.astype(jnp.int32)]
-    # Looked up layer by layer: all layers at once would be a second copy of the prompts.
+    rope = inputs.rope
+    rope = rope[0] if len(rope) == 1 else rope[sliding.astype(jnp.int32)]
+    # Rows are taken layer by layer: all layers at once would copy the prompts.
     memory = tuple(
-      (pick(keys, which), pick(values, which), at)
-      for (keys, values), at, which in zip(remembered, memory_positions, rows, strict=True)
+      (take_rows(keys, rows), take_rows(values, rows), positions)
+      for (keys, values), positions, rows in zip(
+        memory, inputs.memory_positions, inputs.memory_rows, strict=True
+      )
     )
     out, *new = self.attention(
-      self.attention_norm(x), positions, turn, slides, memory, segments
+      self.attention_norm(x), inputs.positions, rope, sliding, memory, inputs.segments
     )
     x = x + (self.attention_post_norm(out) if self.config.post_norms else out)
     out = self.mlp(self.mlp_norm(x))
@@ -67,7 +90,7 @@ class Block(nn.Module):
 
 
 def _scanned(config: DecoderConfig) -> type[nn.Module]:
-  """All blocks as one: compiled once, its parameters stacked on a leading axis."""
+  """Builds all blocks as one: compiled once, parameters stacked on a leading axis."""
   block = nn.remat(Block, prevent_cse=False) if config.remat else Block
   return nn.scan(
     block,
@@ -84,7 +107,7 @@ class Decoder(nn.Module):
   """A decoder-only transformer with an explicit cache.
 
   `apply(params, tokens, positions, cache) -> (logits, cache)` reads any number of tokens
-  of every completion at once: a prompt, a whole completion in training, or one token of
+  of every completion at once: a prompt, a complete text in training, or one token of
   each in decoding.
   """
 
@@ -92,7 +115,7 @@ class Decoder(nn.Module):
 
   def setup(self):
     c = self.config
-    # Times sqrt(width) this starts the residual stream at unit scale, and tied logits too.
+    # Times sqrt(width), it starts the residual stream and tied logits at unit scale.
     normal = nn.initializers.normal(c.embed_dim**-0.5)
     init = nn.with_logical_partitioning(normal, ("vocab", "embed"))
     self.embedding = self.param("embedding", init, (c.vocab_size, c.embed_dim))
@@ -105,12 +128,12 @@ class Decoder(nn.Module):
   def __call__(
     self, tokens: Array, positions: Array, cache: Cache | None = None
   ) -> tuple[Array, Cache]:
-    """Logits of the token after each token, and the cache with these tokens in it.
+    """Computes logits of the token after each token, and the cache with these tokens.
 
     Args:
       tokens: `[N, G, L]` int32 ids.
       positions: `[N, G, L]` int32, `cache.NEVER` on padding (see `token_positions`).
-      cache: what came before; nothing by default.
+      cache: cache of earlier tokens; None if there are none.
 
     Returns:
       Logits `[N, G, L, V]`, float32, and a `Cache` whose suffix includes these tokens.
@@ -125,39 +148,48 @@ class Decoder(nn.Module):
     cache: Cache | None = None,
     segments: Array | None = None,
   ) -> tuple[Array, Cache]:
-    """The last hidden states, and the cache.
+    """Computes the last hidden states, and the cache.
 
     Args:
-      tokens: as for `__call__`.
-      positions: as for `__call__`; with segments, of each token in its own text.
-      cache: as for `__call__`.
-      segments: `[N, G, L]` int32, where rows are packed with several texts: a token sees
-        those of its own segment only. None where each row is one text.
+      tokens: `[N, G, L]` int32 ids.
+      positions: `[N, G, L]` int32, `cache.NEVER` on padding; with segments, the position of
+        each token in its own text.
+      cache: cache of earlier tokens; None if there are none.
+      segments: `[N, G, L]` int32, number of each token's text in its row, for rows packed
+        with several texts. A token attends to its own segment only. None if every row is
+        one text.
 
     Returns:
-      `[N, G, L, E]`, and a `Cache`, which is of no use with segments.
+      Hidden states `[N, G, L, E]`, and a `Cache`, which is meaningless with segments.
 
     Raises:
-      ValueError: for segments with a cache, which would be of no segment.
+      ValueError: for segments with a cache, whose tokens belong to no segment.
     """
     c = self.config
     if segments is not None and cache is not None:
-      raise ValueError("segments are given with a cache; packed rows have none before them")
+      raise ValueError(
+        "segments can't be combined with a cache: its tokens have no segment"
+      )
     x = self.embedding[tokens]
     x = (x * c.embed_dim**0.5 if c.scale_embeddings else x).astype(c.dtype)
     if cache is None:
       cache = Cache(None, None, jnp.int32(0))
-    memory = [(cache.prefix, cache.rows), (cache.suffix, None)]
-    memory = [(part, rows) for part, rows in memory if part is not None]
-    memory_positions = tuple(pick(part.positions, rows) for part, rows in memory)
-    which = tuple(rows for _, rows in memory)
-    shared = (positions, self._turns(positions), memory_positions, which, segments)
-    remembered = tuple((part.keys, part.values) for part, _ in memory)
-    x, (keys, values) = self.blocks(x, shared, jnp.array(c.slides), remembered)
-    return self.final_norm(x), append(cache, Segment(keys, values, positions))
+    parts = [(cache.prefix, cache.prefix_rows), (cache.suffix, None)]
+    parts = [(part, rows) for part, rows in parts if part is not None]
+    memory_positions = tuple(take_rows(part.positions, rows) for part, rows in parts)
+    inputs = LayerInputs(
+      positions=positions,
+      rope=self._rope(positions),
+      memory_positions=memory_positions,
+      memory_rows=tuple(rows for _, rows in parts),
+      segments=segments,
+    )
+    memory = tuple((part.keys, part.values) for part, _ in parts)
+    x, (keys, values) = self.blocks(x, inputs, jnp.array(c.is_sliding), memory)
+    return self.final_norm(x), append(cache, KeyValues(keys, values, positions))
 
-  def _turns(self, positions: Array) -> Array:
-    """Cosines and sines `[kinds, 2, N, G, L, D / 2]`, once for all layers."""
+  def _rope(self, positions: Array) -> Array:
+    """Computes cosines and sines `[kinds, 2, N, G, L, D / 2]` for all layers."""
     c = self.config
     kinds = [frequencies(c.rope_theta, c.head_dim, c.rope_scaling)]
     if c.local_rope_theta:
@@ -165,7 +197,7 @@ class Decoder(nn.Module):
     return jnp.stack([angles(positions, *kind) for kind in kinds])
 
   def unembed(self, hidden: Array) -> Array:
-    """Logits `[..., V]` of hidden states `[..., E]`, float32."""
+    """Computes logits `[..., V]` of hidden states `[..., E]`, float32."""
     c = self.config
     weights = self.embedding.T if c.tie_embeddings else self.unembedding
     logits = jnp.matmul(

@@ -1,4 +1,4 @@
-"""A decoder with a scalar head: the critic, and the scorer of whole sequences."""
+"""A decoder with a scalar head: the critic, and the reward model."""
 
 import dataclasses
 
@@ -14,11 +14,11 @@ DECODER = "decoder"
 
 
 class ScalarDecoder(nn.Module):
-  """A decoder of its own with one number for every token in the place of logits.
+  """A decoder that computes one number per token instead of logits.
 
-  The head starts at zero, so that every output does, whatever the decoder's weights. The
-  same module scores whole sequences, by the number at their last token: see
-  `sequence_scores`.
+  As a critic, it computes the value at every token. As a reward model, it scores a sequence
+  by the number at its last token; see `sequence_scores`. The head starts at zero, and so do
+  all outputs, whatever the decoder's weights.
   """
 
   config: DecoderConfig
@@ -33,39 +33,37 @@ class ScalarDecoder(nn.Module):
   def __call__(
     self, tokens: Array, positions: Array, cache: Cache | None = None
   ) -> tuple[Array, Cache]:
-    """Outputs `[N, G, L]` after each token, and the cache; as `Decoder` otherwise."""
+    """Computes outputs `[N, G, L]` after each token, and the cache; see `Decoder`."""
     hidden, cache = self.features(tokens, positions, cache)
     return self.outputs(hidden), cache
 
   def features(
     self, tokens: Array, positions: Array, cache: Cache | None = None
   ) -> tuple[Array, Cache]:
-    """The last hidden states `[N, G, L, E]`, and the cache."""
+    """Computes the last hidden states `[N, G, L, E]`, and the cache; see `Decoder`."""
     return self.decoder.features(tokens, positions, cache)
 
   def outputs(self, hidden: Array) -> Array:
-    """Outputs `[...]` of hidden states `[..., E]`, float32."""
+    """Computes outputs `[...]` of hidden states `[..., E]`, float32."""
     return hidden.astype(jnp.float32) @ self.head + self.bias
 
 
 def with_decoder(params: PyTree, decoder_params: PyTree) -> PyTree:
-  """The critic's parameters with those of a decoder in the place of its own.
+  """Replaces the decoder of a `ScalarDecoder`, and keeps its head.
 
   Args:
-    params: of a `ScalarDecoder`.
-    decoder_params: of a `Decoder` of the same configuration, or of one that has an
-      unembedding beside.
+    params: parameters of a `ScalarDecoder`.
+    decoder_params: parameters of a `Decoder` of the same configuration; an unembedding is
+      ignored if the `ScalarDecoder` has none.
 
   Returns:
-    Parameters of a `ScalarDecoder`; the head is as it was.
+    Parameters of a `ScalarDecoder`.
   """
-  own = params["params"][DECODER]
-  inner = dict(params["params"]) | {
-    DECODER: {name: decoder_params["params"][name] for name in own}
-  }
-  return dict(params) | {"params": inner}
+  names = params["params"][DECODER]
+  decoder = {name: decoder_params["params"][name] for name in names}
+  return dict(params) | {"params": dict(params["params"]) | {DECODER: decoder}}
 
 
 def headless(config: DecoderConfig) -> DecoderConfig:
-  """A decoder's configuration without the unembedding, which a scorer has no use for."""
+  """Removes the unembedding, which a scalar head replaces, from a configuration."""
   return dataclasses.replace(config, tie_embeddings=True)

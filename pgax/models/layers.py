@@ -1,4 +1,4 @@
-"""The parts of a block that look at one token at a time: normalisation, feed-forward."""
+"""The parts of a block that work on each token alone: normalization, feed-forward."""
 
 import flax.linen as nn
 import jax
@@ -12,7 +12,7 @@ zeros = nn.initializers.zeros
 
 
 class RMSNorm(nn.Module):
-  """Root-mean-square normalisation of the last axis (arXiv 1910.07467), in float32.
+  """Root-mean-square normalization of the last axis (arXiv 1910.07467), in float32.
 
   `x / sqrt(mean(x**2) + eps)` times `scale`, or times `1 + scale` with a unit offset.
   """
@@ -44,8 +44,8 @@ class GatedMLP(nn.Module):
     c = self.config
     wide = nn.with_logical_partitioning(fan_in, ("embed", "mlp"))
     narrow = nn.with_logical_partitioning(fan_in, ("mlp", "embed"))
-    # As a matrix of tokens: of more axes XLA's CPU backend turns gradients around before it
-    # multiplies them, which takes longer than the product.
+    # Flattened to a matrix of tokens: with more axes XLA's CPU backend transposes gradients
+    # before it multiplies them, which takes longer than the product.
     shape, x = x.shape, x.reshape(-1, x.shape[-1])
     gate = x @ self.param("gate", wide, (c.embed_dim, c.mlp_dim)).astype(x.dtype)
     up = x @ self.param("up", wide, (c.embed_dim, c.mlp_dim)).astype(x.dtype)

@@ -1,9 +1,10 @@
-"""Low-rank adapters as functions of trees: parameters in, parameters out.
+"""LoRA as functions of parameter trees: low-rank adapters that the model knows nothing of.
 
-The model knows nothing of them. A forward pass takes `apply(config, base, adapters)`, whose
-gradient reaches the adapters alone, so that the base is one set of arrays for the policy,
-for its frozen reference and for any number of adapters. The merged matrices stand in memory
-only as long as the pass does.
+A forward pass uses `apply(config, base, adapters)`, whose gradient reaches the adapters
+only. So the base is one set of arrays for the policy, for its frozen reference and for any
+number of adapters. The merged matrices are in memory during the pass only.
+
+Source: LoRA, arXiv 2106.09685.
 """
 
 import dataclasses
@@ -24,12 +25,13 @@ _STACKED = "blocks"  # parameters under this name have a leading axis of layers
 
 @dataclasses.dataclass(frozen=True)
 class LoraConfig:
-  """Which matrices are adapted, and how much.
+  """Settings of the adapters.
 
   Attributes:
-    rank: of the change of a matrix; 0 for no adapters.
-    alpha: the change is multiplied by `alpha / rank`.
-    targets: patterns (`*`, `?`) of dotted names, such as `blocks.attention.query`.
+    rank: rank of each adapter; 0 for no adapters.
+    alpha: scale of the adapters: the change of a matrix is multiplied by `alpha / rank`.
+    targets: patterns (`*`, `?`) of the dotted names of adapted matrices, such as
+      `blocks.attention.query`.
   """
 
   rank: int = 0
@@ -39,51 +41,50 @@ class LoraConfig:
   def __post_init__(self):
     object.__setattr__(self, "targets", tuple(self.targets))  # a list has no hash
     if self.rank < 0:
-      raise ValueError(f"lora.rank is {self.rank}; it must be at least 0, for no adapters")
+      raise ValueError(f"lora.rank is {self.rank}; it must be at least 0")
     if not 0 < self.alpha < math.inf:
-      raise ValueError(f"lora.alpha is {self.alpha}; it must be positive, and finite")
+      raise ValueError(f"lora.alpha is {self.alpha}; it must be positive and finite")
     if not self.targets:
       raise ValueError("lora.targets is empty; it must have at least one pattern")
 
 
 def _targets(config: LoraConfig, params: PyTree) -> list[tuple[str, ...]]:
-  """Paths of the adapted matrices, in the order of their names."""
+  """Returns the paths of the adapted matrices, in the order of their names."""
   if not config.rank:
-    raise ValueError("lora.rank is 0; there are no adapters")
+    raise ValueError("lora.rank is 0; it must be at least 1 for adapters")
   flat = flatten_dict(matrices(params["params"]))
   names = {".".join(path): path for path, is_matrix in flat.items() if is_matrix}
   chosen = set()
   for pattern in config.targets:
-    found = fnmatch.filter(names, pattern)
-    if not found:
+    matches = fnmatch.filter(names, pattern)
+    if not matches:
       allowed = ", ".join(sorted(names))
-      raise ValueError(f"lora.targets has {pattern!r}, which is none of {allowed}")
-    chosen.update(found)
+      raise ValueError(f"lora.targets has {pattern!r}, which matches none of {allowed}")
+    chosen.update(matches)
   return [names[name] for name in sorted(chosen)]
 
 
 def _axes(path: tuple[str, ...]) -> tuple[int, int]:
-  """Where a matrix's axes of inputs begin and end; those before are of layers."""
+  """Returns where the input axes of a matrix start and end, after the axis of layers."""
   layers = int(_STACKED in path)
   return layers, layers + input_axes(path[-1])
 
 
 def init(config: LoraConfig, params: PyTree, key: Array) -> PyTree:
-  """Fresh adapters, which change nothing: `a` is random and `b` is zero.
-
-  Source: LoRA, arXiv 2106.09685.
+  """Initializes adapters that change nothing yet: `a` is random and `b` is zero.
 
   Args:
-    config: of the adapters.
-    params: of a `Decoder`; arrays, or shapes.
+    config: settings of the adapters.
+    params: parameters of a `Decoder`; arrays, or shapes.
     key: random key.
 
   Returns:
-    For each adapted matrix `a`, `[..., inputs, rank]`, and `b`, `[..., rank, outputs]`,
-    float32, under the matrix's path.
+    For each adapted matrix, under its path: `a`, `[..., inputs, rank]`, and `b`,
+    `[..., rank, outputs]`, float32.
 
   Raises:
-    ValueError: if a pattern fits no matrix; it names the pattern and lists the matrices.
+    ValueError: if a pattern matches no matrix; the message names the pattern and lists the
+      matrices.
   """
   flat, adapters = flatten_dict(params["params"]), {}
   for index, path in enumerate(_targets(config, params)):
@@ -97,15 +98,15 @@ def init(config: LoraConfig, params: PyTree, key: Array) -> PyTree:
 
 
 def merge(config: LoraConfig, params: PyTree, adapters: PyTree) -> PyTree:
-  """Parameters with the adapters in them: `W + alpha / rank * a b`.
+  """Merges adapters into parameters: `W + alpha / rank * a b`.
 
   Args:
-    config: of the adapters.
-    params: of a `Decoder`.
-    adapters: from `init`, trained or not.
+    config: settings of the adapters.
+    params: parameters of a `Decoder`.
+    adapters: adapters from `init`, trained or not.
 
   Returns:
-    Parameters of a `Decoder`, to be used or exported as any; those of no adapter are the
+    Parameters of a `Decoder`, which may be exported. Parameters without an adapter are the
     same arrays.
   """
   flat, changes = flatten_dict(params["params"]), flatten_dict(adapters["params"])
@@ -116,7 +117,7 @@ def merge(config: LoraConfig, params: PyTree, adapters: PyTree) -> PyTree:
   return {"params": unflatten_dict(merged)}
 
 
-# Jitted by the matrix, so that all others are the same arrays outside of a jit too.
+# Each matrix is jitted alone, so that the others stay the same arrays outside of jit.
 @functools.partial(jax.jit, static_argnames="axes")
 def _sum(weight: Array, a: Array, b: Array, scale: float, axes: tuple[int, int]) -> Array:
   start, end = axes
@@ -127,12 +128,12 @@ def _sum(weight: Array, a: Array, b: Array, scale: float, axes: tuple[int, int])
 
 
 def apply(config: LoraConfig, base: PyTree, trained: PyTree) -> PyTree:
-  """The parameters of a decoder, of what is trained of it; no gradient reaches the base.
+  """Computes a decoder's parameters from the trained ones; the base gets no gradient.
 
   Args:
-    config: of the adapters.
-    base: of a `Decoder`, frozen; plays no part without adapters.
-    trained: the adapters, or all of the decoder's parameters where there are none.
+    config: settings of the adapters.
+    base: frozen parameters of a `Decoder`; ignored without adapters.
+    trained: the adapters, or all parameters of the decoder if there are no adapters.
 
   Returns:
     Parameters of a `Decoder`.
@@ -143,22 +144,22 @@ def apply(config: LoraConfig, base: PyTree, trained: PyTree) -> PyTree:
 
 
 def shardings(config: LoraConfig, params: PyTree, param_shardings: PyTree) -> PyTree:
-  """Where the adapters lie: their inputs and outputs as those of the matrix, ranks whole.
+  """Shards adapters like their matrices, along inputs and outputs; ranks are not sharded.
 
   Args:
-    config: of the adapters.
-    params: of a `Decoder`; arrays, or shapes.
-    param_shardings: of the parameters, from `partitioning.param_shardings`.
+    config: settings of the adapters.
+    params: parameters of a `Decoder`; arrays, or shapes.
+    param_shardings: shardings of the parameters, from `partitioning.param_shardings`.
 
   Returns:
-    A pytree of `NamedSharding`, the structure of the adapters.
+    A pytree of `NamedSharding` with the structure of the adapters.
   """
-  flat, found = flatten_dict(params["params"]), {}
+  flat, adapters = flatten_dict(params["params"]), {}
   for path in _targets(config, params):
     base, (start, end) = flatten_dict(param_shardings["params"])[path], _axes(path)
     spec = (*base.spec, *[None] * (flat[path].ndim - len(base.spec)))
     a_spec = PartitionSpec(*spec[:end], None)
     b_spec = PartitionSpec(*spec[:start], None, *spec[end:])
-    found[*path, "a"] = NamedSharding(base.mesh, a_spec)
-    found[*path, "b"] = NamedSharding(base.mesh, b_spec)
-  return {"params": unflatten_dict(found)}
+    adapters[*path, "a"] = NamedSharding(base.mesh, a_spec)
+    adapters[*path, "b"] = NamedSharding(base.mesh, b_spec)
+  return {"params": unflatten_dict(adapters)}

@@ -1,4 +1,4 @@
-"""Parameters of a model: their initialization, and what their names mean."""
+"""Parameters of a model: initialization, and the meaning of their names."""
 
 import flax.linen as nn
 import jax
@@ -24,8 +24,8 @@ def init_params(model: nn.Module, key: Array) -> PyTree:
 def matrices(params: PyTree) -> PyTree:
   """Marks the parameters that are matrices: no scales, biases or scalar heads.
 
-  Shapes alone do not decide: parameters of all layers are stacked, and a bias has an axis
-  of heads.
+  Names decide, because shapes do not: parameters of all layers are stacked, and a bias may
+  have an axis of heads.
 
   Args:
     params: parameters of a decoder, or a pytree of the same structure.
@@ -44,12 +44,12 @@ def matrices(params: PyTree) -> PyTree:
 def input_axes(name: str) -> int:
   """Returns the number of input axes of a matrix.
 
-  Attention's output projection contracts two: heads and head width.
+  The output projection of attention has two: heads and head width.
 
   Args:
     name: last part of the matrix's path, such as `out`.
 
   Returns:
-    The number of axes, the axis of layers not counted.
+    The number of axes, not counting the axis of layers.
   """
   return 2 if name == "out" else 1

@@ -1,4 +1,4 @@
-"""Rotary position embeddings, and how their wavelengths are stretched."""
+"""Rotary position embeddings (RoPE), and the scaling of their wavelengths."""
 
 import dataclasses
 import math
@@ -13,22 +13,23 @@ KINDS = ("none", "linear", "llama3", "yarn")
 
 @dataclasses.dataclass(frozen=True)
 class RopeScaling:
-  """How rotary wavelengths are stretched, so that a model reads longer texts.
+  """Scaling of RoPE wavelengths, which extends a model to longer texts.
 
-  A kind ignores the fields that it has no use for.
+  Fields that a kind does not mention are ignored. A feature "rotates n times" if it makes
+  `n` full rotations within `trained_length`.
 
   Attributes:
-    kind: `none`; `linear`, every wavelength times `factor` (arXiv 2306.15595); `llama3`,
-      only the long ones, with a smooth passage (arXiv 2407.21783); or `yarn`, by the number
-      of turns within the trained length (arXiv 2309.00071).
-    factor: by which the longest wavelengths grow.
-    trained_length: tokens that the model was first trained on; `llama3` and `yarn`.
-    low_freq_factor: `llama3` scales fully what turns fewer times than this.
-    high_freq_factor: `llama3` leaves alone what turns more often than this.
-    beta_fast: `yarn` leaves alone what turns more often than this.
-    beta_slow: `yarn` scales fully what turns fewer times than this.
-    attention_factor: `yarn` multiplies queries and keys by it; 0 for `0.1 ln(factor) + 1`.
-    truncate: whether `yarn` rounds the ends of its passage to whole features.
+    kind: `none`; `linear`, which scales all wavelengths (arXiv 2306.15595); `llama3`, which
+      scales long wavelengths, with a smooth transition (arXiv 2407.21783); or `yarn`, which
+      scales by the number of rotations (arXiv 2309.00071).
+    factor: factor of the longest wavelengths.
+    trained_length: context length of pretraining, in tokens; for `llama3` and `yarn`.
+    low_freq_factor: `llama3` scales features that rotate fewer times by the full factor.
+    high_freq_factor: `llama3` does not scale features that rotate more times.
+    beta_fast: `yarn` does not scale features that rotate more times.
+    beta_slow: `yarn` scales features that rotate fewer times by the full factor.
+    attention_factor: factor of queries and keys in `yarn`; 0 uses `0.1 ln(factor) + 1`.
+    truncate: whether `yarn` rounds the ends of its transition to whole features.
   """
 
   kind: str = "none"
@@ -73,18 +74,19 @@ class RopeScaling:
 def frequencies(
   theta: float, head_dim: int, scaling: RopeScaling
 ) -> tuple[np.ndarray, float]:
-  """Angular frequencies of the pairs of features, and the factor of sine and cosine.
+  """Computes angular frequencies of feature pairs, and the factor of cosine and sine.
 
-  Unscaled they are `theta**(-2 i / D)`. Computed in float32 as the models were trained: at
-  positions of 10**5 the last bit of a frequency is seen in the angle.
+  Unscaled, the frequencies are `theta**(-2 i / D)`. They are computed in float32, as in the
+  training of the models: at positions of 10**5 the last bit of a frequency shows in the
+  angle.
 
   Args:
     theta: base of the wavelengths.
     head_dim: number of features, `D`.
-    scaling: how to stretch the wavelengths.
+    scaling: scaling of the wavelengths.
 
   Returns:
-    `[D / 2]` float32, radians a token, and a float.
+    `[D / 2]` float32, in radians per token, and a float.
   """
   exponent = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
   plain = np.float32(1) / np.float32(theta) ** exponent
@@ -95,34 +97,34 @@ def frequencies(
     return slow, 1.0
   if scaling.kind == "llama3":
     low, high = scaling.low_freq_factor, scaling.high_freq_factor
-    turns = scaling.trained_length * plain / (2 * math.pi)
-    keep = np.clip((turns - low) / (high - low), 0, 1)
+    rotations = scaling.trained_length * plain / (2 * math.pi)
+    keep = np.clip((rotations - low) / (high - low), 0, 1)
     return ((1 - keep) * slow + keep * plain).astype(np.float32), 1.0
 
-  def feature(turns: float) -> float:
-    """The pair that turns so many times within the trained length."""
-    length = scaling.trained_length / (turns * 2 * math.pi)
+  def feature(rotations: float) -> float:
+    """Index of the pair that rotates this many times within the trained length."""
+    length = scaling.trained_length / (rotations * 2 * math.pi)
     return head_dim * math.log(length) / (2 * math.log(theta))
 
   first, last = feature(scaling.beta_fast), feature(scaling.beta_slow)
   if scaling.truncate:
     first, last = math.floor(first), math.ceil(last)
   first, last = max(first, 0), min(last, head_dim - 1)
-  # A passage of no width is a step; the width only keeps the division defined.
+  # A transition without width is a step; the width only keeps the division defined.
   width = last - first if last != first else 0.001
   stretch = np.clip((np.arange(head_dim // 2, dtype=np.float32) - first) / width, 0, 1)
   mixed = (slow * stretch + plain * (1 - stretch)).astype(np.float32)
-  grown = 0.1 * math.log(scaling.factor) + 1.0 if scaling.factor > 1 else 1.0
-  return mixed, scaling.attention_factor or grown
+  default_factor = 0.1 * math.log(scaling.factor) + 1.0 if scaling.factor > 1 else 1.0
+  return mixed, scaling.attention_factor or default_factor
 
 
 def angles(positions: Array, frequency: Array, factor: float) -> Array:
-  """Cosines and sines to turn features by.
+  """Computes the cosines and sines that rotate features.
 
   Args:
     positions: `[...]` int.
-    frequency: `[D / 2]`, radians a token.
-    factor: of both.
+    frequency: `[D / 2]`, radians per token.
+    factor: factor of cosines and sines.
 
   Returns:
     `[2, ..., D / 2]` float32.
@@ -131,20 +133,20 @@ def angles(positions: Array, frequency: Array, factor: float) -> Array:
   return jnp.stack([jnp.cos(angle), jnp.sin(angle)]) * jnp.float32(factor)
 
 
-def rotate(x: Array, turn: Array) -> Array:
-  """Rotary position embedding: turns pairs of features by position-dependent angles.
+def rotate(x: Array, rope: Array) -> Array:
+  """RoPE: rotates pairs of features by angles that depend on the position.
 
-  Feature `i` of the first half and of the second half turn together by
+  Feature `i` of the first half and feature `i` of the second half are rotated together, by
   `position * frequency[i]`. Source: RoFormer, arXiv 2104.09864.
 
   Args:
     x: `[..., H, D]` queries or keys.
-    turn: `[2, ..., D / 2]` from `angles`, without the axis of heads.
+    rope: `[2, ..., D / 2]` from `angles`, without an axis of heads.
 
   Returns:
     `[..., H, D]`, the dtype of `x`.
   """
-  cos, sin = turn[..., None, :]
+  cos, sin = rope[..., None, :]
   first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-  turned = [first * cos - second * sin, second * cos + first * sin]
-  return jnp.concatenate(turned, axis=-1).astype(x.dtype)
+  rotated = [first * cos - second * sin, second * cos + first * sin]
+  return jnp.concatenate(rotated, axis=-1).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Reading prompts and completions: the two calls that sampler and trainer both make."""
+"""Forward passes over prompts and completions, shared by sampler and trainer."""
 
 import jax.numpy as jnp
 
@@ -14,11 +14,11 @@ def read_prompts(
   prompt_tokens: Array,
   prompt_mask: Array,
 ) -> tuple[Array, Cache]:
-  """Reads every prompt once, for all of its completions.
+  """Reads every prompt once, for all its completions.
 
   Args:
-    model: the decoder, or the critic.
-    params: its parameters.
+    model: the decoder, with or without a scalar head.
+    params: parameters of the model.
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
 
@@ -42,26 +42,26 @@ def completion_features(
   prompt_tokens: Array,
   prompt_mask: Array,
   tokens: Array,
-  mask: Array,
+  token_mask: Array,
 ) -> Array:
-  """Hidden states from which every completion token was, or would have been, drawn.
+  """Computes the hidden states that predict every completion token.
 
-  The prompt is read once and its `G` completions attend to it, just as in the sampler.
+  The prompt is read once and its `G` completions attend to it, exactly as in the sampler.
 
   Args:
-    model: the decoder, or the critic.
-    params: its parameters.
+    model: the decoder, with or without a scalar head.
+    params: parameters of the model.
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
     tokens: `[N, G, T]` int32.
-    mask: `[N, G, T]` bool.
+    token_mask: `[N, G, T]` bool, true on real tokens.
 
   Returns:
-    `[N, G, T, E]`; entry `t` is that of the token before `t`.
+    `[N, G, T, E]`; entry `t` is the hidden state of the token before `t`.
   """
   before, cache = read_prompts(model, params, prompt_tokens, prompt_mask)
   start = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)[:, None]
-  positions = token_positions(mask, start)
+  positions = token_positions(token_mask, start)
   hidden, _ = model.apply(params, tokens, positions, cache, method=model.features)
   before = jnp.broadcast_to(before, (*hidden.shape[:2], 1, hidden.shape[-1]))
   return jnp.concatenate([before, hidden[:, :, :-1]], axis=2)
@@ -70,22 +70,22 @@ def completion_features(
 def row_features(
   model: Decoder, params: PyTree, tokens: Array, positions: Array, segments: Array
 ) -> Array:
-  """Hidden states before every token of rows that hold one text or several.
+  """Computes the hidden states that predict every token of rows of texts.
 
   Args:
     model: the decoder.
-    params: its parameters.
+    params: parameters of the decoder.
     tokens: `[R, L]` int32.
-    positions: `[R, L]` int32, of each token in its own text.
-    segments: `[R, L]` int32, the number of that text in its row from 1 on; 0 for padding.
+    positions: `[R, L]` int32, position of each token in its own text.
+    segments: `[R, L]` int32, number of each token's text in its row from 1; 0 on padding.
 
   Returns:
-    `[R, L, E]`; entry `t` is that of the token before `t` in the row, which is of no use
-    where a text begins.
+    `[R, L, E]`; entry `t` is the hidden state of the token before `t` in the row, which is
+    meaningless at the first token of a text.
   """
   positions = jnp.where(segments > 0, positions, NEVER)
-  one = (x[:, None] for x in (tokens, positions, segments))  # groups of one
-  tokens, positions, segments = one
+  groups_of_one = (x[:, None] for x in (tokens, positions, segments))
+  tokens, positions, segments = groups_of_one
   hidden, _ = model.apply(
     params, tokens, positions, segments=segments, method=model.features
   )
@@ -98,45 +98,51 @@ def completion_logits(
   prompt_tokens: Array,
   prompt_mask: Array,
   tokens: Array,
-  mask: Array,
+  token_mask: Array,
 ) -> Array:
-  """Logits from which every completion token was, or would have been, drawn.
+  """Computes the logits that predict every completion token.
 
   Args:
     model: the decoder.
-    params: its parameters.
+    params: parameters of the decoder.
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
     tokens: `[N, G, T]` int32.
-    mask: `[N, G, T]` bool.
+    token_mask: `[N, G, T]` bool, true on real tokens.
 
   Returns:
-    `[N, G, T, V]`; entry `t` is the prediction of token `t`.
+    `[N, G, T, V]`; entry `t` predicts token `t`.
   """
-  hidden = completion_features(model, params, prompt_tokens, prompt_mask, tokens, mask)
+  hidden = completion_features(
+    model, params, prompt_tokens, prompt_mask, tokens, token_mask
+  )
   return model.apply(params, hidden, method=model.unembed)
 
 
 def completion_outputs(
-  critic: ScalarDecoder,
+  model: ScalarDecoder,
   params: PyTree,
   prompt_tokens: Array,
   prompt_mask: Array,
   tokens: Array,
-  mask: Array,
+  token_mask: Array,
 ) -> Array:
-  """Outputs of the critic's head before every completion token: `V_t` sees no token `t`.
+  """Computes the scalar outputs before every completion token.
+
+  The value `V_t` of a critic is computed from the tokens before `t` alone.
 
   Args:
-    critic: the critic.
-    params: its parameters.
+    model: decoder with a scalar head.
+    params: parameters of the model.
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
     tokens: `[N, G, T]` int32.
-    mask: `[N, G, T]` bool.
+    token_mask: `[N, G, T]` bool, true on real tokens.
 
   Returns:
     `[N, G, T]` float32.
   """
-  hidden = completion_features(critic, params, prompt_tokens, prompt_mask, tokens, mask)
-  return critic.apply(params, hidden, method=critic.outputs)
+  hidden = completion_features(
+    model, params, prompt_tokens, prompt_mask, tokens, token_mask
+  )
+  return model.apply(params, hidden, method=model.outputs)

@@ -1,4 +1,4 @@
-"""Whole sequences to one number each: what a reward model says."""
+"""Scores of sequences by a reward model."""
 
 import jax.numpy as jnp
 
@@ -8,33 +8,35 @@ from pgax.types import Array, PyTree
 
 
 def sequence_scores(
-  scorer: ScalarDecoder,
+  model: ScalarDecoder,
   params: PyTree,
   prompt_tokens: Array,
   prompt_mask: Array,
   tokens: Array,
-  mask: Array,
+  token_mask: Array,
 ) -> Array:
-  """The head's output at the last real token of every prompt with its completion.
+  """Scores sequences by the scalar output at their last real token.
 
-  That token is the EOS of a completion that has one. The prompt is read once for all of its
+  If a completion ends by EOS, that token is the EOS. Each prompt is read once for all its
   completions.
 
   Args:
-    scorer: a decoder with a scalar head.
-    params: its parameters.
+    model: decoder with a scalar head.
+    params: parameters of the model.
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
     tokens: `[N, G, T]` int32.
-    mask: `[N, G, T]` bool, true up to the last real token; where there is none the prompt
-      alone is scored.
+    token_mask: `[N, G, T]` bool, true up to the last real token. An empty completion gets
+      the score of its prompt.
 
   Returns:
     `[N, G]` float32.
   """
-  room = ((0, 0), (0, 0), (0, 1))  # outputs are those before a token: one more has the last
+  # Outputs are those before each token: the last token's needs one more token.
+  widths = ((0, 0), (0, 0), (0, 1))
+  tokens, padded_mask = jnp.pad(tokens, widths), jnp.pad(token_mask, widths)
   outputs = completion_outputs(
-    scorer, params, prompt_tokens, prompt_mask, jnp.pad(tokens, room), jnp.pad(mask, room)
+    model, params, prompt_tokens, prompt_mask, tokens, padded_mask
   )
-  last = jnp.sum(mask, axis=-1, keepdims=True, dtype=jnp.int32)
+  last = jnp.sum(token_mask, axis=-1, keepdims=True, dtype=jnp.int32)
   return jnp.take_along_axis(outputs, last, axis=-1)[..., 0]

@@ -1,4 +1,4 @@
-"""What a run looks like: curves and completions, as pictures and HTML."""
+"""The report of a run: learning curves and completions, as figures and HTML."""
 
 from pgax.report.curves import draw_curves
 from pgax.report.page import write_report

@@ -1,11 +1,11 @@
-"""Learning curves as a picture."""
+"""Learning curves as a figure."""
 
 from collections.abc import Mapping, Sequence
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-# Panel title, unit of its axis, and the metrics drawn in it with their labels.
+# Title of a panel, unit of its axis, and labels of its metrics by name.
 Panel = tuple[str, str, Mapping[str, str]]
 
 PANELS: tuple[Panel, ...] = (
@@ -32,7 +32,6 @@ PANELS: tuple[Panel, ...] = (
 )
 
 
-# Of the supervised stage.
 SUPERVISED_PANELS: tuple[Panel, ...] = (
   ("accuracy", "", {"eval/accuracy": "held out"}),
   ("loss", "nats per token", {"loss": ""}),
@@ -42,7 +41,7 @@ SUPERVISED_PANELS: tuple[Panel, ...] = (
 
 
 def series(rows: Sequence[Mapping], name: str) -> tuple[list[int], list[float]]:
-  """Steps and values of a metric, where it was measured and is finite."""
+  """Returns the steps at which a metric was measured, and its values."""
   pairs = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
   steps, values = zip(*pairs, strict=True) if pairs else ((), ())
   return list(steps), list(values)
@@ -52,19 +51,19 @@ def draw_curves(
   rows: Sequence[Mapping],
   title: str,
   panels: Sequence[Panel] = PANELS,
-  steps_of: str = "reinforcement",
+  stage: str = "reinforcement",
 ) -> Figure:
   """Draws the metrics of a run.
 
   Args:
-    rows: of `metrics.jsonl`, or of `supervised.jsonl`.
-    title: of the picture.
-    panels: what to draw, four in a line.
-    steps_of: the stage that the steps are counted in.
+    rows: rows of `metrics.jsonl` or `supervised.jsonl`.
+    title: title of the figure.
+    panels: panels to draw, four per line.
+    stage: training stage whose steps are the horizontal axis.
 
   Returns:
-    A figure with a panel for each of `panels`. A metric `NAME` has a band from `NAME_low`
-    to `NAME_high`, where these were measured.
+    A figure of the panels. A metric `NAME` has a band from `NAME_low` to `NAME_high` if
+    these were measured too.
   """
   columns = min(len(panels), 4)
   lines = -(-len(panels) // columns)
@@ -75,20 +74,20 @@ def draw_curves(
   for axes, (name, unit, metrics) in zip(grid, panels, strict=True):
     for metric, label in metrics.items():
       steps, values = series(rows, metric)
-      sparse = len(steps) < len(rows) / 2  # measured now and then: show where
+      sparse = len(steps) < len(rows) / 2  # mark single measurements
       axes.plot(steps, values, "o-" if sparse else "-", markersize=3, label=label or None)
-      ends = [series(rows, f"{metric}_{end}") for end in ("low", "high")]
-      if steps and all(at == steps for at, _ in ends):  # its interval was measured too
-        axes.fill_between(steps, ends[0][1], ends[1][1], alpha=0.2, linewidth=0)
+      low, high = (series(rows, f"{metric}_{end}") for end in ("low", "high"))
+      if steps and low[0] == high[0] == steps:  # the interval was measured too
+        axes.fill_between(steps, low[1], high[1], alpha=0.2, linewidth=0)
     axes.set_title(name, fontsize=10)
     axes.set_ylabel(unit, fontsize=8)
     axes.tick_params(labelsize=8)
     axes.grid(alpha=0.3)
     if any(metrics.values()):
       axes.legend(fontsize=7)
-    if unit == "seconds":  # the first step compiles, and would flatten the others
+    if unit == "seconds":  # the first step compiles; on a linear scale it hides the others
       axes.set_yscale("log")
     if unit == "fraction":
       axes.set_ylim(-0.03, 1.03)
-  figure.supxlabel(f"{steps_of} step", fontsize=9)
+  figure.supxlabel(f"{stage} step", fontsize=9)
   return figure

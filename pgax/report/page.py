@@ -1,4 +1,4 @@
-"""The report of a run: one HTML page that needs nothing but itself, and the PNG."""
+"""The report of a run as one self-contained HTML page, with the curves as PNG files."""
 
 import base64
 import html
@@ -18,7 +18,7 @@ th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #8884
 td.p, td.c { font-family: ui-monospace, monospace; font-size: 13px;
   white-space: pre-wrap; overflow-wrap: anywhere; }
 td.good { color: #2ea043; } td.bad { color: #da3633; }
-.cut { font: italic 12px sans-serif; opacity: .7; }
+.note { font: italic 12px sans-serif; opacity: .7; }
 .t { border-radius: 2px; padding: 1px 0; }
 body:has(#by-logp:checked) .t { background: var(--l); }
 body:has(#by-advantage:checked) .t { background: var(--a, none); }
@@ -26,7 +26,7 @@ body:has(#by-advantage:checked) .t { background: var(--a, none); }
 """
 
 _SWITCH = """
-<p>Tokens coloured by
+<p>Tokens colored by
 <label><input type="radio" name="by" id="by-advantage" checked> advantage
 (green above 0, red below)</label>
 <label><input type="radio" name="by" id="by-logp"> log-probability
@@ -34,27 +34,28 @@ _SWITCH = """
 """
 
 
-def _of(samples: Sequence[Mapping], split: str) -> dict[int, list[Mapping]]:
-  by_step: dict[int, list[Mapping]] = {}
+def _by_step(samples: Sequence[Mapping], split: str) -> dict[int, list[Mapping]]:
+  """Groups the samples of a split by step, in order."""
+  groups: dict[int, list[Mapping]] = {}
   for sample in samples:
     if sample["split"] == split:
-      by_step.setdefault(sample["step"], []).append(sample)
-  return dict(sorted(by_step.items()))
+      groups.setdefault(sample["step"], []).append(sample)
+  return dict(sorted(groups.items()))
 
 
 def page_html(
   rows: Sequence[Mapping],
   samples: Sequence[Mapping],
   title: str,
-  pictures: Mapping[str, bytes],
+  figures: Mapping[str, bytes],
 ) -> str:
-  """The page as text.
+  """Writes the page.
 
   Args:
-    rows: of `metrics.jsonl`.
-    samples: of `samples.jsonl`.
-    title: of the page.
-    pictures: PNG files of curves, by their names.
+    rows: rows of `metrics.jsonl`.
+    samples: rows of `samples.jsonl`.
+    title: title of the page.
+    figures: PNG files of the curves, by name.
 
   Returns:
     HTML.
@@ -66,16 +67,16 @@ def page_html(
       f'<p>Held-out accuracy <span class="big">{accuracy[0]:.1%} &rarr; '
       f"{accuracy[-1]:.1%}</span> from step {steps[0]} to step {steps[-1]}.</p>"
     )
-  for name, picture in pictures.items():
-    encoded = base64.b64encode(picture).decode()
+  for name, png in figures.items():
+    encoded = base64.b64encode(png).decode()
     parts.append(f'<img alt="{name}" src="data:image/png;base64,{encoded}">')
   parts.append(f"<h2>Training completions</h2>{_SWITCH}")
-  for step, some in _of(samples, "train").items():
-    parts.append(f"<h3>step {step}</h3>{samples_html(some)}")
+  for step, group in _by_step(samples, "train").items():
+    parts.append(f"<h3>step {step}</h3>{samples_html(group)}")
   parts.append("<h2>Held-out problems</h2>")
-  parts.append("<p>Nothing is trained on these, so they have a log-probability only.</p>")
-  for step, some in _of(samples, "held_out").items():
-    parts.append(f"<h3>after step {step}</h3>{samples_html(some)}")
+  parts.append("<p>They are not trained on, so they have log-probabilities only.</p>")
+  for step, group in _by_step(samples, "held_out").items():
+    parts.append(f"<h3>after step {step}</h3>{samples_html(group)}")
   head = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>"
@@ -90,27 +91,27 @@ def write_report(
   folder: Path,
   supervised: Sequence[Mapping] = (),
 ) -> Path:
-  """Writes `index.html` and its pictures, `curves.png` and `supervised.png`.
+  """Writes `index.html` and its figures, `curves.png` and `supervised.png`.
 
   Args:
-    rows: of `metrics.jsonl`.
-    samples: of `samples.jsonl`.
-    title: of the run.
-    folder: where; made if it is not there.
-    supervised: rows of `supervised.jsonl`; without any there is no picture of them.
+    rows: rows of `metrics.jsonl`.
+    samples: rows of `samples.jsonl`.
+    title: title of the page.
+    folder: directory to write to, created if necessary.
+    supervised: rows of `supervised.jsonl`; if empty, there is no figure of them.
 
   Returns:
     Path of the page.
   """
   folder.mkdir(parents=True, exist_ok=True)
-  pictures = {"curves": draw_curves(rows, title)}
+  figures = {"curves": draw_curves(rows, title)}
   if supervised:
-    told = f"{title}: supervised steps"
+    heading = f"{title}: supervised steps"
     panels = [p for p in SUPERVISED_PANELS if any(series(supervised, x)[0] for x in p[2])]
-    pictures["supervised"] = draw_curves(supervised, told, panels, "supervised")
-  for name, figure in pictures.items():
+    figures["supervised"] = draw_curves(supervised, heading, panels, "supervised")
+  for name, figure in figures.items():
     figure.savefig(folder / f"{name}.png", dpi=110)
-  pictures = {name: (folder / f"{name}.png").read_bytes() for name in pictures}
+  pngs = {name: (folder / f"{name}.png").read_bytes() for name in figures}
   page = folder / "index.html"
-  page.write_text(page_html(rows, samples, title, pictures), encoding="utf-8")
+  page.write_text(page_html(rows, samples, title, pngs), encoding="utf-8")
   return page

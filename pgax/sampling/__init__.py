@@ -1,4 +1,4 @@
-"""The sampler: a pure jitted function of parameters, prompts, keys and options."""
+"""The sampler: a jitted pure function of parameters, prompts, keys and options."""
 
 from pgax.sampling.decode import prompt_keys, sample, sample_counted
 from pgax.sampling.options import Options, logit_bias

@@ -1,8 +1,8 @@
 """The sampler: prompts are prefilled once, completions are decoded in one jitted loop.
 
-Completions are decoded in slots; a slot takes the next completion of its lane's queue when
-its own has ended. A completion's random draws depend on its prompt's key, its number in the
-group and its length, so neither slots nor their order change what is sampled.
+Completions are decoded in slots. When the completion in a slot ends, the slot takes the
+next one of its lane's queue. Random draws depend on the prompt's key, the completion's
+index in the group and its length, so slots and their order do not change the samples.
 """
 
 import functools
@@ -15,13 +15,13 @@ import jax.numpy as jnp
 from pgax.models.cache import NEVER, Cache, with_slots
 from pgax.models.decoder import Decoder
 from pgax.models.scoring import read_prompts
-from pgax.sampling.logits import Drawn, next_token
+from pgax.sampling.logits import SampledToken, next_token
 from pgax.sampling.options import Options, canonical
 from pgax.types import Array, PyTree, Rollout
 
 
 class Completions(NamedTuple):
-  """The `J` completions of each of `A` lanes, as far as they are decoded."""
+  """The `J` completions of each of `A` lanes, up to the last decoded token."""
 
   tokens: Array  # [A, J, T], 0 after the end
   logp: Array
@@ -31,30 +31,30 @@ class Completions(NamedTuple):
 
 
 class DecodeInputs(NamedTuple):
-  """Everything that stays the same from token to token."""
+  """The inputs of the decoding loop that are the same in all steps."""
 
   params: PyTree
   options: Options
   keys: Array  # [A, J], random key of each completion
   prompt_lengths: Array  # [A, N / A]
-  prompt_hidden: Array  # [A, N / A, E], from which first tokens are drawn
+  prompt_hidden: Array  # [A, N / A, E], hidden states that predict the first tokens
 
   def prompt_of(self, job: Array) -> Array:
-    """Index in the lane of a completion's prompt; idle slots keep the last one."""
+    """Returns the index of a completion's prompt in its lane; idle slots get the last."""
     prompts = self.prompt_lengths.shape[1]
     group = self.keys.shape[1] // prompts
     return jnp.minimum(job // group, prompts - 1)
 
 
 class DecodeState(NamedTuple):
-  """The state of the decoding loop, of `A` lanes with `B` slots each."""
+  """The state of the decoding loop, for `A` lanes with `B` slots each."""
 
   step: Array
-  job: Array  # [A, B], completion in each slot; at least J once the queue is empty
+  job: Array  # [A, B], completion in each slot; at least J if the slot is idle
   queued: Array  # [A], next completion of each lane's queue
   length: Array  # [A, B], number of tokens decoded
   stop_state: Array  # [A, B]
-  hidden: Array  # [A, B, E], from which the next token is drawn
+  hidden: Array  # [A, B, E], hidden states that predict the next tokens
   cache: Cache
   output: Completions
 
@@ -74,22 +74,21 @@ def sample(
 ) -> Rollout:
   """Samples `group` completions of every prompt.
 
-  Only shapes are compiled in: options are arguments, and changing their numbers traces
-  nothing again. The cache holds every prompt once, and one completion per slot.
+  Only shapes are compiled in; options are arguments, and changing their numbers does not
+  retrace. The cache holds every prompt once, and one completion per slot.
 
   Args:
     model: decoder of the policy.
-    params: its parameters.
+    params: parameters of the decoder.
     prompt_tokens: `[N, P]` int32, right-padded.
     prompt_mask: `[N, P]` bool; at least one real token in each row.
-    key: random key, a new one for each call; or `[N]` keys, each of which decides the
-      completions of its prompt.
+    key: random key, a new one for each call; or `[N]` keys, one per prompt.
     options: sampling options.
     group: number of completions per prompt, `G`.
     max_tokens: largest number of tokens in a completion, EOS included, `T`.
     slots: number of completions decoded at a time; 0 for all.
-    lanes: number of queues that prompts are divided into, in order; one for each device
-      that prompts are sharded over. Ignored if all completions are decoded at a time.
+    lanes: number of queues that prompts are divided into, in order; one per device that
+      prompts are sharded over. Ignored if all completions are decoded at a time.
 
   Returns:
     A `Rollout`.
@@ -134,7 +133,7 @@ def sample_counted(
   """Samples as `sample` does, and returns the number of decoding steps as well.
 
   Args:
-    model: see `sample`, as for all arguments.
+    model: decoder of the policy; see `sample` for this and all other arguments.
     params: parameters of the decoder.
     prompt_tokens: `[N, P]` int32.
     prompt_mask: `[N, P]` bool.
@@ -159,7 +158,7 @@ def sample_counted(
       f"slots is {slots}; it must be from 0 to the number of completions, {n * group}"
     )
   if slots in (0, n * group):
-    slots, lanes = n * group, n  # a slot each: no lane needs a second prompt
+    slots, lanes = n * group, n  # one slot per completion, one prompt per lane
   elif lanes < 1 or n % lanes or slots % lanes:
     raise ValueError(
       f"lanes is {lanes}; it must divide the {n} prompts and the {slots} slots"
@@ -190,7 +189,7 @@ def _decode(
   group: int,
   max_tokens: int,
 ) -> tuple[Rollout, Array]:
-  """`sample_counted` with `shape` lanes and slots per lane."""
+  """Samples as `sample_counted`, with `shape` lanes and slots per lane."""
   n, lanes = len(prompt_tokens), shape[0]
   hidden, cache = read_prompts(model, params, prompt_tokens, prompt_mask)
   prompt_lengths = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)
@@ -229,9 +228,9 @@ def start_decoding(
   """Puts the first completions of each lane's queue into its slots.
 
   Args:
-    inputs: what stays the same from token to token.
+    inputs: inputs that are the same in all steps.
     cache: cache with the prompts as its prefix.
-    shape: number of lanes, and of slots per lane.
+    shape: number of lanes, and number of slots per lane.
     max_tokens: largest number of tokens in a completion.
 
   Returns:
@@ -260,24 +259,24 @@ def start_decoding(
 
 
 def has_unfinished(state: DecodeState) -> Array:
-  """Returns whether a completion is unfinished: a bool scalar."""
+  """Returns whether any slot has an unfinished completion, a bool scalar."""
   jobs = state.output.lengths.shape[1]
   return jnp.any(state.job < jobs)
 
 
 def decode_step(model: Decoder, inputs: DecodeInputs, state: DecodeState) -> DecodeState:
-  """Decodes one token in every slot; ended completions make room for queued ones.
+  """Decodes one token in every slot; ended completions are replaced by queued ones.
 
   Args:
     model: decoder of the policy.
-    inputs: what stays the same from token to token.
+    inputs: inputs that are the same in all steps.
     state: state before the token.
 
   Returns:
-    The state after it.
+    The state after the token.
   """
   jobs, max_tokens = state.output.tokens.shape[1:]
-  drawn, finished, stop_state = _draw(model, inputs, state)
+  sampled, finished, stop_state = _sample_token(model, inputs, state)
   length = state.length + 1
   ended = (state.job < jobs) & (finished | (length == max_tokens))
 
@@ -287,7 +286,7 @@ def decode_step(model: Decoder, inputs: DecodeInputs, state: DecodeState) -> Dec
   positions = _at(inputs.prompt_lengths, inputs.prompt_of(state.job)) + state.length
   hidden, cache = model.apply(
     inputs.params,
-    drawn.token[..., None],
+    sampled.token[..., None],
     positions[..., None],
     state.cache,
     method=model.features,
@@ -302,51 +301,51 @@ def decode_step(model: Decoder, inputs: DecodeInputs, state: DecodeState) -> Dec
     stop_state=jnp.where(ended, 0, stop_state),
     hidden=jnp.where(ended[..., None], first_hidden, hidden[:, :, 0]),
     cache=_reset_slots(cache, ended, prompts, state.step + 1),
-    output=_write(state, drawn, finished),
+    output=_write(state, sampled, finished),
   )
 
 
-def _draw(
+def _sample_token(
   model: Decoder, inputs: DecodeInputs, state: DecodeState
-) -> tuple[Drawn, Array, Array]:
-  """Draws a token in every slot: the token, whether it finishes, and the stop state."""
+) -> tuple[SampledToken, Array, Array]:
+  """Samples a token in every slot; also returns which ones finish, and the stop state."""
   options = inputs.options
   logits = model.apply(inputs.params, state.hidden, method=model.unembed)
   keys = jax.vmap(jax.vmap(jax.random.fold_in))(_at(inputs.keys, state.job), state.length)
-  drawn = next_token(logits, keys, state.length, options)
-  finished, stop_state = jnp.isin(drawn.token, options.eos_ids), state.stop_state
+  sampled = next_token(logits, keys, state.length, options)
+  finished, stop_state = jnp.isin(sampled.token, options.eos_ids), state.stop_state
   if options.stop is not None:
     states = len(options.stop)
-    reached = options.stop[stop_state, drawn.token]
+    reached = options.stop[stop_state, sampled.token]
     finished |= (reached >= states) & (state.length + 1 >= options.min_tokens)
     stop_state = reached % states
-  return drawn, finished, stop_state
+  return sampled, finished, stop_state
 
 
 def _at(array: Array, index: Array) -> Array:
-  """Entries `[A, B, ...]` of `[A, J, ...]` by index `[A, B]`, lane by lane."""
+  """Takes entries `[A, B, ...]` of `[A, J, ...]` by index `[A, B]`, lane by lane."""
   return jax.vmap(lambda x, i: x[i])(array, index)
 
 
-def _reset_slots(cache: Cache, ended: Array, rows: Array, step: Array) -> Cache:
-  """Empties the slots that have ended, for completions of other prompts.
+def _reset_slots(cache: Cache, ended: Array, prompts: Array, step: Array) -> Cache:
+  """Empties the slots whose completions have ended, for the next completions.
 
-  All slots write the tokens of a step to the same place of the cache, whatever the length
-  of each completion. Places are used in turn: when one comes round again, what a completion
-  of `T` tokens wrote there is no longer its own. Only positions decide what is attended to,
-  so resetting them empties a slot.
+  All slots write the tokens of a step to the same index of the suffix, whatever the length
+  of each completion. The suffix is a ring buffer of `T` indices, so a completion of at most
+  `T` tokens never overwrites its own. Positions alone decide what is attended to, so
+  resetting them empties a slot.
   """
   suffix = cache.suffix
   positions = jnp.where(ended[..., None], NEVER, suffix.positions)
   return cache.replace(
     suffix=suffix.replace(positions=positions),
     index=step % positions.shape[-1],
-    rows=None if cache.rows is None else rows,
+    prefix_rows=None if cache.prefix_rows is None else prompts,
   )
 
 
-def _write(state: DecodeState, drawn: Drawn, finished: Array) -> Completions:
-  """Adds one token of each slot to the completions; idle slots add none."""
+def _write(state: DecodeState, sampled: SampledToken, finished: Array) -> Completions:
+  """Writes the token of each slot to its completion; idle slots write nothing."""
 
   def put(buffer: Array, value: Array) -> Array:
     def lane(buffer: Array, job: Array, length: Array, value: Array) -> Array:
@@ -357,9 +356,9 @@ def _write(state: DecodeState, drawn: Drawn, finished: Array) -> Completions:
 
   output = state.output
   return Completions(
-    tokens=put(output.tokens, drawn.token),
-    logp=put(output.logp, drawn.logp),
-    sample_logp=put(output.sample_logp, drawn.sample_logp),
+    tokens=put(output.tokens, sampled.token),
+    logp=put(output.logp, sampled.logp),
+    sample_logp=put(output.sample_logp, sampled.sample_logp),
     lengths=put(output.lengths, state.length + 1),
     finished=put(output.finished, finished),
   )

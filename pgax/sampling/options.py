@@ -1,4 +1,4 @@
-"""What a completion is drawn by: numbers and arrays, none of them part of the trace."""
+"""Sampling options: numbers and arrays that can change without a new trace."""
 
 import flax.struct
 import jax
@@ -10,24 +10,25 @@ from pgax.types import Array
 
 @flax.struct.dataclass
 class Options:
-  """How completions are drawn; changing a number traces nothing anew.
+  """Sampling options; changing a number does not retrace.
 
-  What is drawn from is made of the logits in this order: bias, no end before its time,
-  temperature, `top_k`, `top_p` of what is left, `min_p`. The policy is
+  The options apply to the logits in this order: `logit_bias`, `min_tokens`, `temperature`,
+  `top_k`, `top_p` of the remaining tokens, `min_p`. The policy is
   `softmax(logits / temperature)` whatever the other options are.
 
   Attributes:
-    eos_ids: `[E]` int32, tokens that end a completion.
-    temperature: of the policy, at least 0; at 0 the likeliest token is taken.
-    top_k: number of likeliest tokens to draw from; 0 for all.
-    top_p: draws from the likeliest tokens that together reach this probability (nucleus
+    eos_ids: `[E]` int32, ids of tokens that end a completion.
+    temperature: temperature of the policy, at least 0; 0 decodes greedily.
+    top_k: number of most likely tokens to sample from; 0 for all.
+    top_p: samples from the most likely tokens that together reach this probability (nucleus
       sampling, arXiv 1904.09751), in (0, 1]; 1 for all.
-    min_p: draws from tokens at least this fraction as likely as the likeliest (arXiv
-      2407.01082), in [0, 1]; 0 for all.
-    min_tokens: no completion ends before it has so many tokens, which the one that ends it
-      may follow.
-    logit_bias: `[V]` float32 added to the logits, `-inf` for forbidden tokens; or None.
-    stop: `[states, V]` int32 from `stop_table`; None without stop sequences.
+    min_p: samples from tokens at least this fraction as likely as the most likely one
+      (arXiv 2407.01082), in [0, 1]; 0 for all.
+    min_tokens: number of tokens to sample before EOS or a stop string may end the
+      completion.
+    logit_bias: `[V]` float32 added to the logits, `-inf` for banned tokens; None for no
+      bias.
+    stop: `[states, V]` int32, table from `stop_table`; None without stop strings.
   """
 
   eos_ids: Array
@@ -41,7 +42,12 @@ class Options:
 
 
 def canonical(options: Options) -> Options:
-  """The options as arrays of fixed types: a float and a NumPy scalar trace alike."""
+  """Converts the options to arrays of fixed dtypes, so that number types don't retrace.
+
+  Example:
+    >>> canonical(Options(eos_ids=[2], top_k=3)).top_k
+    array(3, dtype=int32)
+  """
   numbers = {
     "temperature": np.float32,
     "top_k": np.int32,
@@ -56,36 +62,40 @@ def canonical(options: Options) -> Options:
 
 
 def _array(value: Array | float, dtype: type) -> Array:
-  # NumPy stays on the host, where the compiled call takes it from.
+  # NumPy arrays stay on the host until the compiled call transfers them.
   return value.astype(dtype) if isinstance(value, jax.Array) else np.asarray(value, dtype)
 
 
 def logit_bias(
-  vocab_size: int, bias: dict[int, float], forbidden: tuple[int, ...]
+  vocab_size: int, bias: dict[int, float], banned: tuple[int, ...]
 ) -> Array | None:
-  """`Options.logit_bias` of the tokens that have one.
+  """Builds `Options.logit_bias`.
 
   Args:
-    vocab_size: `V`.
-    bias: added to a token's logit, by its id.
-    forbidden: ids never to be drawn.
+    vocab_size: size of the vocabulary, `V`.
+    bias: numbers to add to logits, by token id.
+    banned: ids of tokens that are never sampled.
 
   Returns:
-    `[V]` float32; None where no token has a bias.
+    `[V]` float32; None if no token has a bias.
 
   Raises:
-    ValueError: for an id that is no token's, a bias of nan, or if no token is left.
+    ValueError: if an id is outside the vocabulary, a bias is nan, or all tokens are banned.
+
+  Example:
+    >>> print(logit_bias(4, {2: 1.5}, banned=(0,)))
+    [-inf  0.   1.5  0. ]
   """
-  if not bias and not forbidden:
+  if not bias and not banned:
     return None
-  for token in (*bias, *forbidden):
+  for token in (*bias, *banned):
     if not 0 <= token < vocab_size:
       raise ValueError(f"token id {token} is not in the vocabulary of {vocab_size}")
   array = np.zeros(vocab_size, np.float32)
   array[list(bias)] = list(bias.values())
-  array[list(forbidden)] = -np.inf
+  array[list(banned)] = -np.inf
   if np.isnan(array).any():
     raise ValueError(f"the bias of token {int(np.isnan(array).argmax())} is nan")
   if np.isneginf(array).all():
-    raise ValueError(f"all {vocab_size} tokens are forbidden; one must be left")
+    raise ValueError(f"all {vocab_size} tokens are banned; at least one must remain")
   return jnp.asarray(array)

@@ -1,8 +1,8 @@
 """Executes a notebook from top to bottom: `python -m tests.colabs.execute NOTEBOOK`.
 
-It ends with an error at the first cell that raises. The cells run in IPython's shell, as in
-a kernel, but in this process: a client of a kernel can wait for an answer without an end
-when a cell shows widgets (https://github.com/jupyter/nbclient/issues/312).
+The first cell that raises ends the program with its error. Cells run in IPython's shell, as
+in a kernel, but in this process: the client of a kernel may wait forever for an answer if a
+cell shows widgets (https://github.com/jupyter/nbclient/issues/312).
 """
 
 import sys
@@ -19,7 +19,7 @@ def main(path: str) -> None:
   """Executes a notebook.
 
   Args:
-    path: of its file.
+    path: path of the notebook.
   """
   enable_compilation_cache()
   shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))

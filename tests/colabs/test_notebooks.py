@@ -1,4 +1,4 @@
-"""Notebooks run from top to bottom, and keep outputs to be read without running."""
+"""Notebooks run from top to bottom, and have saved outputs."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def execute():
     yield lambda path: programs("tests.colabs.execute", path)
 
 
-def test_there_are_notebooks():
+def test_all_notebooks_are_tested():
   assert [path.stem for path in NOTEBOOKS] == [
     "advantages",
     "aggregation",
@@ -31,20 +31,20 @@ def test_there_are_notebooks():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs(execute, path):
-  done = execute(path)
-  assert done.returncode == 0, done.stderr[-3000:]
+  result = execute(path)
+  assert result.returncode == 0, result.stderr[-3000:]
 
 
-def test_an_error_is_found(execute, tmp_path):
+def test_an_error_is_reported(execute, tmp_path):
   cells = [new_code_cell(text) for text in ("x = 0", "1 / x", "print('not reached')")]
   nbformat.write(new_notebook(cells=cells), tmp_path / "wrong.ipynb")
-  done = execute(tmp_path / "wrong.ipynb")
-  assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
-  assert "not reached" not in done.stdout
+  result = execute(tmp_path / "wrong.ipynb")
+  assert result.returncode == 1 and "ZeroDivisionError" in result.stderr
+  assert "not reached" not in result.stdout
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_can_be_read_without_running(path):
+def test_has_saved_outputs(path):
   cells = nbformat.read(path, as_version=4).cells
   outputs = [output for cell in cells for output in cell.get("outputs", [])]
   assert any("image/png" in output.get("data", {}) for output in outputs)

@@ -1,4 +1,4 @@
-"""The interface of CS336's assignment 5: plain NumPy, shapes, and what is refused."""
+"""The interface of CS336's assignment 5 agrees with NumPy, and rejects bad arguments."""
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +22,15 @@ def reward_fn(response, truth):
 @pytest.mark.parametrize("by_std", [True, False])
 @given(st.lists(st.sampled_from(TEXTS), min_size=6, max_size=6))
 def test_group_normalized_rewards(by_std, responses):
-  found, raw, metadata = cs336.compute_group_normalized_rewards(
+  advantages, raw, metadata = cs336.compute_group_normalized_rewards(
     reward_fn, responses, ["yes"] * 3 + ["no"] * 3, 3, 1e-6, by_std
   )
   expected = []
   for start in (0, 3):
     group = np.array([float(x) for x in responses[start : start + 3]])
-    centred = group - group.mean()
-    expected.extend(centred / (group.std(ddof=1) + 1e-6) if by_std else centred)
-  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    centered = group - group.mean()
+    expected.extend(centered / (group.std(ddof=1) + 1e-6) if by_std else centered)
+  np.testing.assert_allclose(advantages, expected, rtol=1e-4, atol=1e-5)
   np.testing.assert_allclose(raw, [float(x) for x in responses])
   assert metadata["format_reward"] == 0.5
   assert metadata["reward_mean"] == pytest.approx(np.mean([float(x) for x in responses]))
@@ -46,7 +46,7 @@ def test_losses(advantages, logp, old_logp):
   expected = -np.minimum(ratio * advantages, np.clip(ratio, 0.8, 1.2) * advantages)
   np.testing.assert_allclose(loss, expected, rtol=1e-4, atol=1e-5)
   assert metadata["clipped"].shape == SHAPE
-  for loss_type, options, same in (
+  for loss_type, options, expected in (
     ("no_baseline", {"raw_rewards": advantages}, naive),
     ("reinforce_with_baseline", {"advantages": advantages}, naive),
     (
@@ -55,8 +55,8 @@ def test_losses(advantages, logp, old_logp):
       loss,
     ),
   ):
-    found, _ = cs336.compute_policy_gradient_loss(logp, loss_type, **options)
-    np.testing.assert_array_equal(found, same)
+    selected, _ = cs336.compute_policy_gradient_loss(logp, loss_type, **options)
+    np.testing.assert_array_equal(selected, expected)
 
 
 @given(floats(SHAPE), masks(SHAPE))
@@ -65,8 +65,8 @@ def test_masked_reductions(x, mask):
   np.testing.assert_allclose(
     cs336.masked_mean(x, mask, dim=1), (x * mask).sum(-1) / count, rtol=1e-4, atol=1e-5
   )
-  whole = (x * mask).sum() / max(mask.sum(), 1)
-  np.testing.assert_allclose(cs336.masked_mean(x, mask), whole, rtol=1e-4, atol=1e-5)
+  mean = (x * mask).sum() / max(mask.sum(), 1)
+  np.testing.assert_allclose(cs336.masked_mean(x, mask), mean, rtol=1e-4, atol=1e-5)
   for dim, axis in ((0, 0), (1, 1), (None, None)):
     np.testing.assert_allclose(
       cs336.masked_normalize(x, mask, 8.0, dim),
@@ -117,46 +117,46 @@ def test_gradients_of_microbatches_add_up():
       cliprange=0.2,
     )
 
-  whole = step(slice(0, 8), 1)
+  loss, metadata, gradient = step(slice(0, 8), 1)
   parts = [step(slice(i, i + 2), 4) for i in range(0, 8, 2)]
-  assert sum(float(p[0]) for p in parts) == pytest.approx(float(whole[0]), rel=1e-5)
-  np.testing.assert_allclose(np.concatenate([p[2] for p in parts]), whole[2], rtol=1e-5)
-  assert whole[1]["clipped"].shape == (8, 5)
+  assert sum(float(p[0]) for p in parts) == pytest.approx(float(loss), rel=1e-5)
+  np.testing.assert_allclose(np.concatenate([p[2] for p in parts]), gradient, rtol=1e-5)
+  assert metadata["clipped"].shape == (8, 5)
 
 
 @given(floats(SHAPE, -3, 0), masks(SHAPE), st.floats(0.5, 20), st.integers(1, 4))
 def test_supervised_step(logp, mask, constant, steps):
-  loss, told, gradient = cs336.sft_microbatch_train_step(logp, mask, steps, constant)
+  loss, metadata, gradient = cs336.sft_microbatch_train_step(logp, mask, steps, constant)
   sums = cs336.masked_normalize(logp, mask, constant, dim=-1)
   assert loss == pytest.approx(-float(sums.mean()) / steps, rel=1e-4, abs=1e-6)
   np.testing.assert_allclose(gradient, -1.0 * mask / (4 * constant * steps), rtol=1e-5)
-  assert told["tokens"] == mask.sum()
+  assert metadata["tokens"] == mask.sum()
 
 
 def test_prompts_and_outputs():
   tokenizer = byte_tokenizer()
   prompts, outputs = ["ab", "c", "defg"], ["xyz", "", "1"]
-  found = cs336.tokenize_prompt_and_output(prompts, outputs, tokenizer)
-  assert {name: x.shape for name, x in found.items()} == dict.fromkeys(found, (3, 5))
-  ids, labels, mask = found["input_ids"], found["labels"], found["response_mask"]
+  batch = cs336.tokenize_prompt_and_output(prompts, outputs, tokenizer)
+  assert {name: x.shape for name, x in batch.items()} == dict.fromkeys(batch, (3, 5))
+  ids, labels, mask = batch["input_ids"], batch["labels"], batch["response_mask"]
   np.testing.assert_array_equal(ids[:, 1:], labels[:, :-1])
-  told = [tokenizer.decode(row[at]) for row, at in zip(labels, mask, strict=True)]
-  assert told == outputs
-  whole = tokenizer.decode([ids[0, 0], *labels[0]], skip_special_tokens=True)
-  assert whole == "abxyz"
+  decoded = [tokenizer.decode(row[at]) for row, at in zip(labels, mask, strict=True)]
+  assert decoded == outputs
+  text = tokenizer.decode([ids[0, 0], *labels[0]], skip_special_tokens=True)
+  assert text == "abxyz"
   for bad in ([], ["ab"]):
     with pytest.raises(ValueError, match=f"{len(bad)} prompts and 3 outputs"):
       cs336.tokenize_prompt_and_output(bad, outputs, tokenizer)
 
 
-def test_what_is_refused():
+def test_bad_arguments_raise():
   logp = jnp.zeros(SHAPE)
   for loss_type, missing in (
     ("no_baseline", "raw_rewards"),
     ("reinforce_with_baseline", "advantages"),
     ("grpo_clip", "advantages, old_log_probs, cliprange"),
   ):
-    with pytest.raises(ValueError, match=f"{loss_type}' needs {missing}"):
+    with pytest.raises(ValueError, match=f"{loss_type}' requires {missing}"):
       cs336.compute_policy_gradient_loss(logp, loss_type)
   with pytest.raises(ValueError, match="loss_type is 'ppo'; allowed are 'no_baseline'"):
     cs336.compute_policy_gradient_loss(logp, "ppo")

@@ -1,4 +1,4 @@
-"""Adapters: nothing at the start, a change of low rank then, and the base untouched."""
+"""Adapters change nothing at first, then add a matrix of low rank; the base is frozen."""
 
 import dataclasses
 
@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.distributed.mesh import make_mesh
-from pgax.distributed.partitioning import abstract_params, init_params, param_shardings
+from pgax.distributed import make_mesh
+from pgax.distributed.partitioning import abstract_params, param_shardings
 from pgax.models import Decoder, completion_logits
 from pgax.models.lora import LoraConfig, apply, init, merge, shardings
+from pgax.models.parameters import init_params
 from tests import tiny
 
 CONFIG = LoraConfig(rank=2, alpha=6.0)
@@ -19,7 +20,7 @@ ROLLOUT = tiny.rollout()
 
 @pytest.fixture(scope="module")
 def trained():
-  """Adapters as after some training: nothing is zero."""
+  """Adapters after training: nothing is zero."""
   fresh = init(CONFIG, tiny.params(), jax.random.key(0))
   leaves, structure = jax.tree.flatten(fresh)
   keys = jax.random.split(jax.random.key(1), len(leaves))
@@ -47,8 +48,8 @@ def test_merged_is_the_sum_for_every_layer(trained):
     a, b = (np.asarray(change["query"][name][layer]) for name in "ab")
     expected = np.einsum("ne,ehd->nhd", x, base["query"][layer])
     expected += 3.0 * np.einsum("nr,rhd->nhd", x @ a, b)
-    found = np.einsum("ne,ehd->nhd", x, merged["query"][layer])
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    actual = np.einsum("ne,ehd->nhd", x, merged["query"][layer])
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
     difference = np.asarray(merged["out"][layer] - base["out"][layer]).reshape(32, 32)
     assert np.linalg.matrix_rank(difference, tol=1e-4) == 2
 
@@ -61,14 +62,14 @@ def test_gradients_reach_the_adapters_only(trained):
   def loss(both):
     params = apply(CONFIG, *both)
     logits = completion_logits(
-      tiny.MODEL, params, r.prompt_tokens, r.prompt_mask, r.tokens, r.mask
+      tiny.MODEL, params, r.prompt_tokens, r.prompt_mask, r.tokens, r.token_mask
     )
-    return jnp.mean(jnp.where(r.mask[..., None], logits, 0) ** 2)
+    return jnp.mean(jnp.where(r.token_mask[..., None], logits, 0) ** 2)
 
   value, (base, adapters) = loss((tiny.params(), trained))
   assert not any(bool(jnp.any(x)) for x in jax.tree.leaves(base))
   assert all(bool(jnp.any(x)) for x in jax.tree.leaves(adapters))
-  # Merged for export is what was applied in training.
+  # Parameters merged for export give the loss of training.
   merged = merge(CONFIG, tiny.params(), trained)
   zero = init(CONFIG, tiny.params(), jax.random.key(0))
   np.testing.assert_allclose(loss((merged, zero))[0], value, rtol=1e-5)
@@ -82,24 +83,26 @@ def test_the_base_is_shared(trained):
 
 
 def test_targets_are_patterns():
-  some = dataclasses.replace(CONFIG, targets=("blocks.*.[gq]*", "unembedding"))
+  config = dataclasses.replace(CONFIG, targets=("blocks.*.[gq]*", "unembedding"))
   model = Decoder(dataclasses.replace(tiny.CONFIG, tie_embeddings=False))
   params = init_params(model, jax.random.key(0))
-  adapters = init(some, params, jax.random.key(0))["params"]
+  adapters = init(config, params, jax.random.key(0))["params"]
   assert set(adapters) == {"blocks", "unembedding"}
   assert {k: set(v) for k, v in adapters["blocks"].items()} == {
     "attention": {"query"},
     "mlp": {"gate"},
   }
-  with pytest.raises(ValueError, match=r"'blocks.x' *, which is none of blocks.attention"):
+  with pytest.raises(
+    ValueError, match=r"'blocks.x' *, which matches none of blocks.attention"
+  ):
     init(dataclasses.replace(CONFIG, targets=("blocks.x",)), params, jax.random.key(0))
-  with pytest.raises(ValueError, match="rank is 0; there are no adapters"):
+  with pytest.raises(ValueError, match="rank is 0; it must be at least 1 for adapters"):
     init(dataclasses.replace(CONFIG, rank=0), params, jax.random.key(0))
-  with pytest.raises(ValueError, match="none of"):  # a norm is no matrix
+  with pytest.raises(ValueError, match="none of"):  # a norm is not a matrix
     init(dataclasses.replace(CONFIG, targets=("*norm*",)), params, jax.random.key(0))
 
 
-def test_adapters_lie_beside_their_matrices(trained):
+def test_adapters_are_sharded_like_their_matrices(trained):
   mesh = make_mesh()
   places = shardings(
     CONFIG, abstract_params(tiny.MODEL, mesh), param_shardings(tiny.MODEL, mesh)
@@ -112,13 +115,13 @@ def test_adapters_lie_beside_their_matrices(trained):
 
 
 @pytest.mark.parametrize(
-  ("changes", "told"),
+  ("changes", "message"),
   [
     ({"rank": -1}, "lora.rank is -1; it must be at least 0"),
     ({"alpha": float("nan")}, "lora.alpha is nan; it must be positive"),
     ({"targets": ()}, "lora.targets is empty"),
   ],
 )
-def test_bad_settings(changes, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_settings(changes, message):
+  with pytest.raises(ValueError, match=message):
     LoraConfig(**changes)

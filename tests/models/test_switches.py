@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.models import Decoder, DecoderConfig, completion_logits
+from pgax.models import Decoder, completion_logits
 from pgax.models.parameters import init_params, matrices
 from pgax.models.rope import RopeScaling, frequencies
 from pgax.sampling import Options, decode
@@ -30,15 +30,15 @@ def logits_and_gradient(model):
   @jax.value_and_grad
   def loss(params):
     logits = completion_logits(
-      model, params, r.prompt_tokens, r.prompt_mask, r.tokens, r.mask
+      model, params, r.prompt_tokens, r.prompt_mask, r.tokens, r.token_mask
     )
-    return jnp.mean(jnp.where(r.mask[..., None], logits, 0) ** 2)
+    return jnp.mean(jnp.where(r.token_mask[..., None], logits, 0) ** 2)
 
   return loss(tiny.params())
 
 
-def test_a_sliding_layer_sees_its_window_and_no_more():
-  # Two layers of which the first slides: the second one sees all, the first one 3 tokens.
+def test_a_sliding_layer_attends_to_its_window_only():
+  # Of two layers the first is sliding: it attends to 3 tokens, the second one to all.
   def differs(model):
     other = TOKENS.copy()
     other[..., 4] += 1
@@ -54,7 +54,7 @@ def test_a_sliding_layer_sees_its_window_and_no_more():
   np.testing.assert_array_equal(differs(both), everywhere & (np.arange(12) <= 8))
 
 
-def test_packed_texts_see_themselves_alone():
+def test_packed_texts_do_not_attend_to_each_other():
   model = changed(
     sliding_window=3,
     sliding_layers=(True, False),
@@ -73,10 +73,10 @@ def test_packed_texts_see_themselves_alone():
 
   packed = hidden(TOKENS, positions[None, None], segments[None, None])[0, 0]
   for number, begin, end in ((1, 0, 7), (2, 7, 12)):
-    alone = np.roll(TOKENS, -begin, axis=-1)  # what is behind a text it does not see
-    found = hidden(alone, POSITIONS, np.full_like(TOKENS, number))[0, 0]
+    alone = np.roll(TOKENS, -begin, axis=-1)  # a text does not attend to what follows it
+    expected = hidden(alone, POSITIONS, np.full_like(TOKENS, number))[0, 0]
     np.testing.assert_allclose(
-      packed[begin:end], found[: end - begin], rtol=1e-5, atol=1e-5
+      packed[begin:end], expected[: end - begin], rtol=1e-5, atol=1e-5
     )
   mixed = hidden(TOKENS, positions[None, None], np.ones_like(TOKENS))[0, 0]
   assert np.abs(mixed[7:] - packed[7:]).max() > 1e-2  # the segments make the difference
@@ -106,8 +106,8 @@ def test_bfloat16_computes_with_float32_parameters_and_logits():
   plain_loss, plain = logits_and_gradient(tiny.MODEL)
   assert {x.dtype for x in jax.tree.leaves(gradient)} == {jnp.dtype("float32")}
   np.testing.assert_allclose(loss, plain_loss, rtol=0.02)
-  for ours, theirs in zip(jax.tree.leaves(gradient), jax.tree.leaves(plain), strict=True):
-    assert jnp.linalg.norm(ours - theirs) < 0.1 * jnp.linalg.norm(theirs)
+  for rough, exact in zip(jax.tree.leaves(gradient), jax.tree.leaves(plain), strict=True):
+    assert jnp.linalg.norm(rough - exact) < 0.1 * jnp.linalg.norm(exact)
 
 
 def test_the_program_does_not_grow_with_depth():
@@ -119,7 +119,7 @@ def test_the_program_does_not_grow_with_depth():
   assert lines(9) == lines(3)
 
 
-def test_decoding_writes_its_slot_and_copies_no_cache():
+def test_decoding_writes_a_slot_without_copying_the_cache():
   tokens, mask = tiny.prompts()
   program = decode._decode.lower(
     tiny.MODEL,
@@ -133,19 +133,19 @@ def test_decoding_writes_its_slot_and_copies_no_cache():
     max_tokens=37,
   )
   loops, start = program.compile().as_text().split("ENTRY")
-  whole = "= f32[2,4,3,2,37,8]"  # layers, prompts, group, heads, slots, width
-  assert whole in start and "dynamic-update-slice" in loops
-  copies = [x for x in loops.splitlines() if whole in x and " copy(" in x]
+  cache = "= f32[2,4,3,2,37,8]"  # layers, prompts, group, heads, slots, width
+  assert cache in start and "dynamic-update-slice" in loops
+  copies = [x for x in loops.splitlines() if cache in x and " copy(" in x]
   assert not copies
 
 
-def test_matrices_are_told_by_name():
+def test_matrices_are_recognized_by_name():
   model = changed(
     qkv_bias=True, out_bias=True, mlp_bias=True, qk_norm=True, post_norms=True
   )
-  found = matrices(init_params(model, jax.random.key(0)))["params"]
-  assert found["embedding"] and not found["final_norm"]["scale"]
-  block = found["blocks"]
+  marks = matrices(init_params(model, jax.random.key(0)))["params"]
+  assert marks["embedding"] and not marks["final_norm"]["scale"]
+  block = marks["blocks"]
   names = {name for name, is_matrix in block["attention"].items() if is_matrix is True}
   assert names == {"query", "key", "value", "out"}
   names = {name for name, is_matrix in block["mlp"].items() if is_matrix}
@@ -161,13 +161,13 @@ def test_scaled_wavelengths():
   assert factor == 1.0
   for kind, length in (("llama3", 1000), ("yarn", 1000)):
     mixed, factor = frequencies(1e4, 16, RopeScaling(kind, 4.0, length))
-    ratio = plain / mixed  # short wavelengths stay, long ones are stretched fully
+    ratio = plain / mixed  # short wavelengths stay, long ones get the full factor
     assert ratio[0] == 1 and ratio[-1] == pytest.approx(4) and np.all(np.diff(ratio) >= 0)
     assert factor == pytest.approx(0.1 * np.log(4) + 1 if kind == "yarn" else 1)
 
 
 @pytest.mark.parametrize(
-  ("changes", "told"),
+  ("changes", "message"),
   [
     ({"activation": "relu"}, "activation is 'relu'; it must be one of silu, gelu_tanh"),
     ({"dtype": "float16"}, "dtype is 'float16'; it must be one of float32, bfloat16"),
@@ -181,13 +181,13 @@ def test_scaled_wavelengths():
     ),
   ],
 )
-def test_bad_switches(changes, told):
-  with pytest.raises(ValueError, match=told):
-    DecoderConfig(**changes)
+def test_bad_switches(changes, message):
+  with pytest.raises(ValueError, match=message):
+    dataclasses.replace(tiny.CONFIG, **changes)
 
 
 @pytest.mark.parametrize(
-  ("changes", "told"),
+  ("changes", "message"),
   [
     ({"kind": "ntk"}, "kind is 'ntk'; it must be one of none, linear, llama3, yarn"),
     ({"kind": "linear", "factor": 0.0}, "factor is 0.0; it must be positive"),
@@ -197,6 +197,6 @@ def test_bad_switches(changes, told):
     ({"kind": "yarn", "trained_length": 8, "attention_factor": -1.0}, "not be negative"),
   ],
 )
-def test_bad_scalings(changes, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_scalings(changes, message):
+  with pytest.raises(ValueError, match=message):
     RopeScaling(**changes)

@@ -1,4 +1,4 @@
-"""The report: what was measured is drawn, what was said is shown, nothing is executed."""
+"""The report draws what was measured and escapes the text of completions."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 
 from pgax.report import completion_html, draw_curves, samples_html, write_report
 from pgax.report.curves import PANELS, SUPERVISED_PANELS
-from pgax.report.tokens import advantage_colour, logp_colour
+from pgax.report.tokens import advantage_color, logp_color
 
 ROWS = [{"step": 0, "eval/accuracy": 0.25}] + [
   {"step": s, "reward/mean": 0.1 * s, "entropy": 1.0, "kl/ref": None} for s in (1, 2)
@@ -59,11 +59,11 @@ def test_page_shows_start_end_and_samples(tmp_path):
   text = page.read_text()
   assert (tmp_path / "report" / "curves.png").read_bytes().startswith(b"\x89PNG")
   assert "25.0% &rarr; 75.0%" in text and "GRPO &amp; co" in text
-  assert "cut at the limit" in text and "&ndash;" in text
-  assert "http://" not in text and "https://" not in text  # it needs nothing but itself
+  assert ">truncated<" in text and "&ndash;" in text
+  assert "http://" not in text and "https://" not in text  # it is self-contained
 
 
-def test_the_supervised_stage_has_a_picture_of_its_own(tmp_path):
+def test_the_supervised_stage_has_its_own_figure(tmp_path):
   rows = [{"step": s, "loss": 2.0 - s, "grad_norm": 1.0} for s in (1, 2)]
   text = write_report(ROWS, [], "SFT", tmp_path, supervised=rows).read_text()
   assert (tmp_path / "supervised.png").read_bytes().startswith(b"\x89PNG")
@@ -76,13 +76,13 @@ def test_the_supervised_stage_has_a_picture_of_its_own(tmp_path):
   assert without.count("<img") == 1
 
 
-def test_text_of_the_model_is_text():
+def test_text_of_the_model_is_escaped():
   text = samples_html([sample()])
   assert "<script" not in text and "</script>" not in text and "<b>" not in text
   assert "&lt;/script&gt;" in text and "&lt;b&gt;1+1=" in text
 
 
-def test_what_is_right_is_marked_whatever_it_is_worth():
+def test_right_completions_are_marked_whatever_their_reward():
   text = samples_html([sample(), sample(right=False, reward=0.5)])
   assert '<td class="good">1<' in text and '<td class="bad">0.5<' in text
 
@@ -105,7 +105,7 @@ def test_every_token_has_its_numbers():
   ("logp", "alpha"), [(0.0, "0.00"), (-1.5, "0.50"), (-50.0, "1.00")]
 )
 def test_unlikely_is_blue(logp, alpha):
-  assert logp_colour(logp) == f"rgba(31,111,235,{alpha})"
+  assert logp_color(logp) == f"rgba(31,111,235,{alpha})"
 
 
 def test_a_table_has_one_scale():
@@ -114,8 +114,8 @@ def test_a_table_has_one_scale():
   assert "46,160,67,0.19" in text  # a quarter of it
 
 
-def test_no_advantage_has_no_colour():
-  assert advantage_colour(0.0, 0.0).endswith(",0.00)")
+def test_without_advantages_tokens_have_no_color():
+  assert advantage_color(0.0, 0.0).endswith(",0.00)")
 
 
 def test_empty_run(tmp_path):

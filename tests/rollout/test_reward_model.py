@@ -164,7 +164,7 @@ def test_what_can_be_no_reward_model_is_refused(saved, tmp_path):
   with pytest.raises(UserError, match="whose tokenizer differs from the policy's"):
     check(other)
   (other / "model.safetensors").unlink()
-  with pytest.raises(UserError, match="model.safetensors is absent"):
+  with pytest.raises(UserError, match="model.safetensors is missing"):
     check(other)
   with pytest.raises(ValueError, match="are both 0; nothing would"):
     RewardModelConfig(str(saved), weight=0.0, function_weight=0.0)

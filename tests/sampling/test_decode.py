@@ -1,4 +1,4 @@
-"""The sampler: agreement with the trainer, with itself in any slots, and how it ends."""
+"""The sampler agrees with the trainer, and with itself whatever the slots."""
 
 import jax
 import jax.numpy as jnp
@@ -43,34 +43,34 @@ def trainer_logp(rollout, temperature):
     rollout.prompt_tokens,
     rollout.prompt_mask,
     rollout.tokens,
-    rollout.mask,
+    rollout.token_mask,
   )
   return logprobs.token_logp(logprobs.log_softmax(logits, temperature), rollout.tokens)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_logp_is_the_trainers(temperature):
-  some = draw(temperature=temperature)
-  mask = np.asarray(some.mask)
+  rollout = draw(temperature=temperature)
+  mask = np.asarray(rollout.token_mask)
   np.testing.assert_allclose(
-    some.logp[mask], trainer_logp(some, temperature)[mask], atol=2e-5
+    rollout.logp[mask], trainer_logp(rollout, temperature)[mask], atol=2e-5
   )
-  np.testing.assert_array_equal(some.logp, some.sample_logp)
+  np.testing.assert_array_equal(rollout.logp, rollout.sample_logp)
 
 
-def test_logp_is_the_policys_and_sample_logp_that_of_the_draw():
-  some = draw(temperature=0.7, top_k=3)
-  np.testing.assert_allclose(some.logp, trainer_logp(some, 0.7), atol=2e-5)
-  assert np.all(some.sample_logp > some.logp)
+def test_logp_is_the_policys_and_sample_logp_the_truncated_one():
+  rollout = draw(temperature=0.7, top_k=3)
+  np.testing.assert_allclose(rollout.logp, trainer_logp(rollout, 0.7), atol=2e-5)
+  assert np.all(rollout.sample_logp > rollout.logp)
   logits = completion_logits(
-    tiny.MODEL, tiny.params(), TOKENS, MASK, some.tokens, some.mask
+    tiny.MODEL, tiny.params(), TOKENS, MASK, rollout.tokens, rollout.token_mask
   )
   best = jax.lax.top_k(logprobs.log_softmax(logits, 0.7), 3)[0]
-  expected = some.logp - jax.nn.logsumexp(best, axis=-1)
-  np.testing.assert_allclose(some.sample_logp, expected, atol=2e-5)
+  expected = rollout.logp - jax.nn.logsumexp(best, axis=-1)
+  np.testing.assert_allclose(rollout.sample_logp, expected, atol=2e-5)
 
 
-def test_a_new_key_draws_anew_and_the_same_key_the_same(rollout):
+def test_a_new_key_gives_new_samples_and_the_same_key_the_same(rollout):
   np.testing.assert_array_equal(draw().tokens, rollout.tokens)
   assert np.any(draw(key=1).tokens != rollout.tokens)
   for tokens in rollout.tokens:  # no two completions of a prompt are copies
@@ -79,13 +79,13 @@ def test_a_new_key_draws_anew_and_the_same_key_the_same(rollout):
 
 def test_a_prompts_key_alone_decides_its_completions():
   keys = jax.random.split(jax.random.key(3), len(TOKENS))
-  whole, order = draw(keys), np.array([2, 0, 3, 1])
-  moved = draw(keys[order], TOKENS[order], MASK[order])
-  np.testing.assert_array_equal(moved.tokens, whole.tokens[order])
-  assert np.any(draw(keys[order]).tokens != whole.tokens)
+  plain, order = draw(keys), np.array([2, 0, 3, 1])
+  reordered = draw(keys[order], TOKENS[order], MASK[order])
+  np.testing.assert_array_equal(reordered.tokens, plain.tokens[order])
+  assert np.any(draw(keys[order]).tokens != plain.tokens)
 
 
-# Tokens that end completions of many lengths, on draws that are the same otherwise.
+# With these EOS ids completions have many lengths; samples are the same otherwise.
 ENDS = np.arange(3, 259, 6, dtype=np.int32)
 
 
@@ -95,7 +95,7 @@ def test_eos_is_counted_and_ends_the_completion(rollout):
     hits = np.flatnonzero(np.isin(tokens[n, k], ENDS))
     length = hits[0] + 1 if len(hits) else LENGTH
     assert bool(ended.finished[n, k]) == bool(len(hits))
-    np.testing.assert_array_equal(ended.mask[n, k], np.arange(LENGTH) < length)
+    np.testing.assert_array_equal(ended.token_mask[n, k], np.arange(LENGTH) < length)
     np.testing.assert_array_equal(ended.tokens[n, k, :length], tokens[n, k, :length])
     for array in (ended.tokens, ended.logp, ended.sample_logp):
       assert np.all(np.asarray(array)[n, k, length:] == 0)
@@ -106,15 +106,15 @@ def test_eos_is_counted_and_ends_the_completion(rollout):
 def test_slots_and_order_change_nothing(slots, lanes):
   together = draw(eos_ids=ENDS)
   queued, steps = draw(eos_ids=ENDS, slots=slots, lanes=lanes, counted=True)
-  for name in ("tokens", "mask", "finished"):
+  for name in ("tokens", "token_mask", "action_mask", "finished"):
     np.testing.assert_array_equal(vars(queued)[name], vars(together)[name])
   np.testing.assert_allclose(queued.logp, together.logp, atol=1e-5)
-  lengths = np.asarray(queued.mask).sum(-1).reshape(lanes, -1)
+  lengths = np.asarray(queued.token_mask).sum(-1).reshape(lanes, -1)
   np.testing.assert_array_equal(steps, max(_steps(x, slots // lanes) for x in lengths))
 
 
 def _steps(lengths, slots):
-  """Steps of a queue in which the first free slot takes the next completion."""
+  """Number of steps if the first free slot takes the next completion."""
   free_at = [0] * slots
   for length in lengths:
     free_at[np.argmin(free_at)] += length
@@ -122,7 +122,7 @@ def _steps(lengths, slots):
 
 
 def test_slots_take_less_memory():
-  def kept(shape):
+  def memory(shape):
     lowered = decode._decode.lower(
       tiny.MODEL,
       tiny.params(),
@@ -137,52 +137,54 @@ def test_slots_take_less_memory():
     return lowered.compile().memory_analysis().temp_size_in_bytes
 
   token = 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, bytes
-  saved = kept((4, 64)) - kept((1, 16))
+  saved = memory((4, 64)) - memory((1, 16))
   assert saved > (4 * 64 - 16) * 64 * token
 
 
 @pytest.mark.parametrize(
   ("eos", "steps"), [(np.arange(260, dtype=np.int32), 1), (NO_EOS, LENGTH)]
 )
-def test_stops_when_all_are_done(eos, steps):
-  some, count = draw(eos_ids=eos, counted=True)
-  assert np.all(np.asarray(some.mask).sum(-1) == steps)
+def test_stops_when_all_completions_have_ended(eos, steps):
+  rollout, count = draw(eos_ids=eos, counted=True)
+  assert np.all(np.asarray(rollout.token_mask).sum(-1) == steps)
   assert count == steps
 
 
-def test_nothing_ends_before_its_time():
-  some = draw(eos_ids=ENDS, min_tokens=4)
-  lengths = np.asarray(some.mask).sum(-1)
-  assert lengths.min() > 4 and some.finished.any()
-  early = np.asarray(some.tokens)[..., :4]
+def test_no_completion_is_shorter_than_the_minimum():
+  rollout = draw(eos_ids=ENDS, min_tokens=4)
+  lengths = np.asarray(rollout.token_mask).sum(-1)
+  assert lengths.min() > 4 and rollout.finished.any()
+  early = np.asarray(rollout.tokens)[..., :4]
   assert not np.isin(early, ENDS).any()
-  # Under the policy an end was possible all the time, under what was drawn from it was not.
-  assert np.all(np.asarray(some.sample_logp > some.logp)[..., :4])
-  real = np.asarray(some.mask)[..., 4:]
-  np.testing.assert_array_equal(some.sample_logp[..., 4:][real], some.logp[..., 4:][real])
+  # The policy allowed EOS all the time; the distribution sampled from did not.
+  assert np.all(np.asarray(rollout.sample_logp > rollout.logp)[..., :4])
+  real = np.asarray(rollout.token_mask)[..., 4:]
+  np.testing.assert_array_equal(
+    rollout.sample_logp[..., 4:][real], rollout.logp[..., 4:][real]
+  )
 
 
-def test_stop_sequences():
-  # By a table of two states: token 7 after token 5. Bias makes them likely.
+def test_stop_strings():
+  # A table of two states: token 7 after token 5 ends the completion. Bias favors both.
   table = np.zeros((2, 260), np.int32)
   table[:, 5], table[1, 7] = 1, 2
   bias = logit_bias(260, {5: 30.0, 7: 30.0, 9: 30.0}, ())
   plain = draw(logit_bias=bias)
-  for least in (0, 6):  # by then none has the pair
-    some = draw(logit_bias=bias, stop=jnp.asarray(table), min_tokens=least)
+  for minimum in (0, 6):  # the pair occurs before 6 tokens only
+    rollout = draw(logit_bias=bias, stop=jnp.asarray(table), min_tokens=minimum)
     tokens = np.asarray(plain.tokens)
     for n, k in np.ndindex(tokens.shape[:2]):
       pairs = (tokens[n, k, :-1] == 5) & (tokens[n, k, 1:] == 7)
-      ends = [x for x in np.flatnonzero(pairs) + 2 if x >= least]
-      assert bool(some.finished[n, k]) == bool(ends)
-      assert some.mask[n, k].sum() == (ends[0] if ends else LENGTH)
-    assert some.finished.any() == (least < 6) and not some.finished.all()
+      ends = [x for x in np.flatnonzero(pairs) + 2 if x >= minimum]
+      assert bool(rollout.finished[n, k]) == bool(ends)
+      assert rollout.token_mask[n, k].sum() == (ends[0] if ends else LENGTH)
+    assert rollout.finished.any() == (minimum < 6) and not rollout.finished.all()
 
 
-def test_greedy_takes_the_likeliest():
+def test_greedy_takes_the_most_likely_token():
   greedy = draw(temperature=0.0)
   logits = completion_logits(
-    tiny.MODEL, tiny.params(), TOKENS, MASK, greedy.tokens, greedy.mask
+    tiny.MODEL, tiny.params(), TOKENS, MASK, greedy.tokens, greedy.token_mask
   )
   np.testing.assert_array_equal(greedy.tokens, jnp.argmax(logits, -1))
   assert np.all(np.asarray(greedy.sample_logp) == 0)
@@ -190,7 +192,7 @@ def test_greedy_takes_the_likeliest():
   np.testing.assert_array_equal(draw(key=5, temperature=0.0).tokens, greedy.tokens)
 
 
-def test_each_prompt_as_if_it_were_alone():
+def test_other_prompts_make_no_difference():
   together = draw(temperature=0.0)
   for n, length in enumerate(MASK.sum(-1)):
     alone = draw(
@@ -227,7 +229,7 @@ def test_arguments_are_checked():
     draw(mask=MASK[:2])
   with pytest.raises(AssertionError):
     draw(eos_ids=np.int32(2))
-  with pytest.raises(ValueError, match="slots is 17; it must be 0 to 16"):
+  with pytest.raises(ValueError, match="slots is 17; it must be from 0 to .* 16"):
     draw(slots=17)
   with pytest.raises(
     ValueError, match="lanes is 2; it must divide the 4 prompts and the 3"

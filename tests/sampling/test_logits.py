@@ -1,4 +1,4 @@
-"""Draws: frequencies against exact distributions, for every option and several at once."""
+"""Frequencies of samples match exact distributions, for all options and combinations."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ BIAS = logit_bias(VOCAB, {3: 2.0, 8: -1.0}, (5, 6))
 def reference(
   logits, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, min_tokens=0, biased=False
 ):
-  """The distribution drawn from, by sorting, in float64; `min_tokens` forbids token 0."""
+  """The distribution sampled from, by sorting, in float64; `min_tokens` bans token 0."""
   logits = logits.astype(np.float64) + (np.asarray(BIAS) if biased else 0)
   if min_tokens:
     logits[0] = -np.inf
@@ -36,15 +36,15 @@ def reference(
 
 
 @jax.jit
-def drawn_with(keys, options, logits=LOGITS):
+def sample_with(keys, options, logits=LOGITS):
   logits = jnp.broadcast_to(logits, (len(keys), VOCAB))
   return next_token(logits, keys, jnp.zeros(len(keys), jnp.int32), options)
 
 
-def drawn(biased=False, **options):
+def sample(biased=False, **options):
   keys = jax.random.split(jax.random.key(1), DRAWS)
   bias = BIAS if biased else None
-  return drawn_with(keys, canonical(Options(np.array([0]), logit_bias=bias, **options)))
+  return sample_with(keys, canonical(Options(np.array([0]), logit_bias=bias, **options)))
 
 
 @pytest.mark.parametrize(
@@ -63,38 +63,38 @@ def drawn(biased=False, **options):
   ],
 )
 def test_frequencies_match_the_distribution(options):
-  some, p = drawn(**options), reference(LOGITS, **options)
-  counts = np.bincount(some.token, minlength=VOCAB)
+  sampled, p = sample(**options), reference(LOGITS, **options)
+  counts = np.bincount(sampled.token, minlength=VOCAB)
   assert np.all(counts[p == 0] == 0)
-  likely = DRAWS * p >= 5  # the rest as one class
+  likely = DRAWS * p >= 5  # unlikely tokens form one class
   expected = np.append(DRAWS * p[likely], DRAWS * p[~likely].sum())
   counts = np.append(counts[likely], counts[~likely].sum())
   expected, counts = expected[expected > 0], counts[expected > 0]
   chi_squared = np.sum((counts - expected) ** 2 / expected)
   free = len(expected) - 1
   assert chi_squared < free + 4 * np.sqrt(2 * free) + 4  # beyond 4 standard deviations
-  np.testing.assert_allclose(some.sample_logp, np.log(p[some.token]), atol=1e-4)
+  np.testing.assert_allclose(sampled.sample_logp, np.log(p[sampled.token]), atol=1e-4)
   policy = reference(LOGITS, options.get("temperature", 1.0))
-  np.testing.assert_allclose(some.logp, np.log(policy[some.token]), atol=1e-4)
+  np.testing.assert_allclose(sampled.logp, np.log(policy[sampled.token]), atol=1e-4)
 
 
-def test_greedy_obeys_bias_and_takes_the_likeliest():
-  some = drawn(temperature=0.0, biased=True)
-  assert np.all(some.token == np.argmax(LOGITS + np.asarray(BIAS)))
-  assert np.all(some.sample_logp == 0)
+def test_greedy_takes_the_most_likely_token_after_bias():
+  sampled = sample(temperature=0.0, biased=True)
+  assert np.all(sampled.token == np.argmax(LOGITS + np.asarray(BIAS)))
+  assert np.all(sampled.sample_logp == 0)
   best = int(np.argmax(LOGITS))
-  again = drawn_with(
+  without_best = sample_with(
     jax.random.split(jax.random.key(0), DRAWS),
     canonical(Options(np.array([best]), temperature=0.0, min_tokens=1)),
   )
-  assert np.all(again.token == np.argsort(LOGITS)[-2])
+  assert np.all(without_best.token == np.argsort(LOGITS)[-2])
 
 
 def test_equally_likely_tokens_stay_together():
   flat = jnp.zeros(VOCAB)
   keys = jax.random.split(jax.random.key(2), DRAWS)
-  some = drawn_with(keys, canonical(Options(np.array([0]), top_k=2, top_p=0.5)), flat)
-  assert len(np.unique(some.token)) == VOCAB
+  options = canonical(Options(np.array([0]), top_k=2, top_p=0.5))
+  assert len(np.unique(sample_with(keys, options, flat).token)) == VOCAB
 
 
 @given(
@@ -103,7 +103,7 @@ def test_equally_likely_tokens_stay_together():
   ),
   st.integers(0, 2**31),
 )
-def test_what_is_impossible_is_never_drawn(values, seed):
+def test_impossible_tokens_are_never_sampled(values, seed):
   log_probs = np.full((512, VOCAB), -np.inf, np.float32)
   log_probs[:, seed % VOCAB] = 0.0
   log_probs[:, : len(values)] = values
@@ -114,15 +114,15 @@ def test_what_is_impossible_is_never_drawn(values, seed):
 
 
 @pytest.mark.parametrize(
-  ("bias", "forbidden", "told"),
+  ("bias", "banned", "message"),
   [
     ({70: 1.0}, (), "token id 70 is not in the vocabulary of 70"),
     ({}, (-1,), "token id -1"),
     ({1: float("nan")}, (), "the bias of token 1 is nan"),
-    ({}, tuple(range(VOCAB)), "all 70 tokens are forbidden"),
+    ({}, tuple(range(VOCAB)), "all 70 tokens are banned"),
   ],
 )
-def test_bad_biases(bias, forbidden, told):
-  with pytest.raises(ValueError, match=told):
-    logit_bias(VOCAB, bias, forbidden)
+def test_bad_biases(bias, banned, message):
+  with pytest.raises(ValueError, match=message):
+    logit_bias(VOCAB, bias, banned)
   assert logit_bias(VOCAB, {}, ()) is None

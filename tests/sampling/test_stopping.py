@@ -1,4 +1,4 @@
-"""Stop sequences, wherever tokens cut them, against a search in the text."""
+"""Stop strings across any token boundaries, compared with a search in the text."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ TABLE = stop_table(STOPS, TOKENS)
 
 
 def first_hit(tokens):
-  """Number of tokens after which the table says that a stop sequence was completed."""
+  """Number of tokens after which the table reports a completed stop string."""
   state = 0
   for count, token in enumerate(tokens, 1):
     state = TABLE[state, token]
@@ -24,7 +24,7 @@ def first_hit(tokens):
 
 
 @given(st.lists(st.integers(0, len(TOKENS) - 1), max_size=12))
-def test_found_where_the_text_has_it(tokens):
+def test_agrees_with_a_search_in_the_text(tokens):
   expected = None
   for count in range(1, len(tokens) + 1):
     text = b"".join(TOKENS[i] for i in tokens[:count])
@@ -42,18 +42,18 @@ def test_within_a_token_and_across():
   assert first_hit([11, 12, 0]) == 3  # a character in two tokens
 
 
-def test_goes_on_after_a_hit():
+def test_continues_after_a_hit():
   after = TABLE[0, 7]
   assert after >= len(TABLE)
   assert TABLE[after - len(TABLE), 0] < len(TABLE)
 
 
 def test_size():
-  whole = {stop.encode()[:i] for stop in STOPS for i in range(len(stop.encode()) + 1)}
-  assert TABLE.shape == (len(whole), len(TOKENS)) and TABLE.dtype == np.int32
+  prefixes = {stop.encode()[:i] for stop in STOPS for i in range(len(stop.encode()) + 1)}
+  assert TABLE.shape == (len(prefixes), len(TOKENS)) and TABLE.dtype == np.int32
 
 
 @pytest.mark.parametrize("stops", [(), ("a", "")])
 def test_bad_stops(stops):
-  with pytest.raises(ValueError, match="each must be a non-empty string"):
+  with pytest.raises(ValueError, match="they must be non-empty strings"):
     stop_table(stops, TOKENS)

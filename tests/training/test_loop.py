@@ -7,25 +7,20 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax import algorithms, kl, surrogates
+from pgax import algorithms, kl
 from pgax.algorithms import parts
 from pgax.data import byte_tokenizer
 from pgax.distributed.mesh import make_mesh
 from pgax.errors import UserError
-from pgax.evaluation import EvaluationConfig
 from pgax.learner import CriticConfig, LearnerConfig
 from pgax.runs.json_lines import read_lines
 from pgax.runs.loggers import JsonLines
 from pgax.runs.workdir import read_config
-from pgax.sampling import decode
 from pgax.training import Progress, train
-from pgax.training.health import DivergedError, check_finite
 from pgax.training.policy import load_params
-from pgax.training.run import Run
 from pgax.training.stages import Reinforcement, Supervised
 from tests import tiny
 from tests.runs.test_checkpoint import words
@@ -224,27 +219,6 @@ def test_each_step_samples_anew(whole):
   assert texts[2] != texts[4]
 
 
-@dataclasses.dataclass(frozen=True)
-class Shy:
-  """A surrogate made here: the policy gradient, for good completions only."""
-
-  floor: float = 0.0
-
-  def __call__(self, logp, batch):
-    return surrogates.policy_gradient(logp, jnp.maximum(batch.advantages, self.floor))
-
-
-def test_an_algorithm_made_outside_the_package(tmp_path):
-  plain = algorithms.grpo(kl_coef=0.0)
-  mine = dataclasses.replace(plain, surrogate=Shy())
-  result = run(tmp_path / "mine", tiny.run_config(algorithm=mine, steps=3))
-  rows = read_lines(tmp_path / "mine" / "metrics.jsonl")[1:]
-  assert result.finished and any(row["loss/policy"] > 0.1 for row in rows)
-  other = run(tmp_path / "plain", tiny.run_config(algorithm=plain, steps=3))
-  theirs = other.state.params["params"]["embedding"]
-  assert np.any(result.state.params["params"]["embedding"] != theirs)
-
-
 def test_from_the_policy_of_another_run(whole, tmp_path):
   warm = tiny.SupervisedConfig(steps=0)
   config = tiny.run_config(
@@ -314,65 +288,12 @@ def test_another_run_of_another_model_of_the_same_shape(whole, tmp_path):
     run(tmp_path / "run", config)
 
 
-def test_without_a_warm_start(tmp_path):
-  warm = tiny.SupervisedConfig(steps=0)
-  result = run(tmp_path, tiny.run_config(supervised=warm, steps=1))
-  assert result.finished and int(result.state.total_steps) == 1
-
-
 def test_fewer_steps_than_done_are_rejected(whole, tmp_path):
   fewer = tiny.run_config(**SHARED, steps=3)
   record, message = {"a": 1, "steps": 3}, r"steps is 3, but the run in .* has done \d steps"
   with pytest.raises(UserError, match=message):
     train(fewer, byte_tokenizer(), whole[1], record, progress=False)
   assert read_config(whole[1]) == {"a": 1}  # what it was, as far as it went
-
-
-def test_no_steps_is_an_evaluation(tmp_path):
-  config = tiny.run_config(
-    steps=0, evaluation=EvaluationConfig(problems=6, samples=3, temperature=1.0)
-  )
-  first = run(tmp_path, config)
-  assert first.finished and first.progress == Progress("reinforcement", 0)
-  (row,) = read_lines(tmp_path / "metrics.jsonl")
-  ks = [f"eval/{x}" for x in ("pass@1", "pass@2", "pass@3", "majority@2", "majority@3")]
-  assert row["step"] == 0 and all(0 <= row[name] <= 1 for name in ks)
-  # The draws of an evaluation are the same at any time: it is done again, to the digit.
-  run(tmp_path, config)
-  assert read_lines(tmp_path / "metrics.jsonl") == [row]
-  run(tmp_path, dataclasses.replace(config, seed=1))
-  assert read_lines(tmp_path / "metrics.jsonl") != [row]
-
-
-def test_interrupted_before_the_first_evaluation_is_not_finished(tmp_path, monkeypatch):
-  def stop(self, *args):
-    signal.raise_signal(signal.SIGINT)
-    return step(self, *args)
-
-  step = Supervised.step
-  monkeypatch.setattr(Supervised, "step", stop)
-  assert not run(tmp_path, tiny.run_config(steps=0)).finished
-
-
-def test_programs_are_traced_once_in_the_whole_run(tmp_path, monkeypatch):
-  runs = []
-  start = Run.start
-  monkeypatch.setattr(Run, "start", lambda self: (runs.append(self), start(self))[1])
-  own = {"learner": LearnerConfig(logit_chunk=64)}  # shared with no other test
-  run(tmp_path, tiny.run_config(steps=3, **own))
-  run(tmp_path, tiny.run_config(steps=5, **own))  # continues from a checkpoint
-  assert runs[0].steps is runs[1].steps
-  assert runs[0].steps.supervised_step._cache_size() == 1
-  assert runs[0].steps.policy_step._cache_size() == 1
-
-
-def test_sampler_is_traced_once_a_shape(tmp_path):
-  before = decode._decode._cache_size()
-  odd = tiny.SamplingConfig(
-    prompts_per_step=2, group_size=3, max_prompt_tokens=5, max_completion_tokens=15
-  )
-  run(tmp_path, tiny.run_config(sampling=odd, steps=5))
-  assert decode._decode._cache_size() == before + 2  # for rollouts, and for evaluation
 
 
 def test_in_another_thread(whole, tmp_path):
@@ -385,25 +306,3 @@ def test_tensorboard_has_what_a_checkpoint_has(whole):
   files = (whole[1] / "tensorboard").glob("events*")
   written = b"".join(path.read_bytes() for path in files)
   assert all(name.encode() in written for name in FIXED_NAMES - {"step"})
-
-
-def test_a_rejected_run_leaves_no_files(tmp_path):
-  alone = tiny.SamplingConfig(
-    prompts_per_step=4, group_size=1, max_prompt_tokens=5, max_completion_tokens=16
-  )
-  with pytest.raises(UserError, match="group size is 1|group_size is 1|group"):
-    run(tmp_path / "run", tiny.run_config(sampling=alone))
-  assert list(tmp_path.iterdir()) == []
-
-
-def test_not_finite_stops_the_run(tmp_path):
-  good = {"loss": 1.0, "grad_norm": 2.0, "param_norm": 3.0}
-  check_finite(7, good)
-  for name in good:
-    with pytest.raises(DivergedError, match=f"{name} is nan at step 7"):
-      check_finite(7, good | {name: float("nan")})
-  wild = tiny.OptimizerConfig(learning_rate=1e38, warmup_steps=0, clip_norm=1e38)
-  with pytest.raises(DivergedError, match="param_norm is inf at step 1;"):
-    run(tmp_path, tiny.run_config(optimizer=wild, steps=5))
-  # What was saved is from before it.
-  assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0]

@@ -158,7 +158,7 @@ def test_another_run_starts_from_the_merged_policy(run, tmp_path):
 
 def test_what_is_wrong_is_said_before_the_start():
   bad = dataclasses.replace(LORA, targets=("blocks.attention.*", "blocks.mpl.*"))
-  with pytest.raises(UserError, match=r"'blocks.mpl.\*', which is none of blocks.att"):
+  with pytest.raises(UserError, match=r"'blocks.mpl.\*', which matches none of blocks.att"):
     check_run(tiny.run_config(lora=bad), byte_tokenizer())
   check_run(tiny.run_config(lora=LORA), byte_tokenizer())
 

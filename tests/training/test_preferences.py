@@ -91,7 +91,7 @@ PAIR = Preference("1", "2", "3")
 @pytest.mark.parametrize(
   ("changes", "message"),
   [
-    ({"model": tiny.CONFIG}, "no known architecture .* but scale_embeddings is True"),
+    ({"model": tiny.CONFIG}, "no supported architecture .* but scale_embeddings is True"),
     ({"max_completion_tokens": 9}, r"has \d+ tokens; max_completion_tokens allows 9"),
     (
       {"model": dataclasses.replace(CONFIG.model, vocab_size=60)},

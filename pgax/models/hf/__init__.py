@@ -1,4 +1,4 @@
-"""Checkpoint directories of transformers, read and written without torch."""
+"""Reads and writes checkpoint directories of transformers, without torch."""
 
 from pgax.models.hf.config import FAMILIES, from_hf, to_hf
 from pgax.models.hf.load import check, eos_ids, load_config, load_params, saved_dtype

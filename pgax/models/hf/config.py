@@ -1,4 +1,4 @@
-"""`config.json` of transformers to a `DecoderConfig` and back, for every architecture."""
+"""Converts `config.json` of transformers to a `DecoderConfig` and back."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,29 +8,31 @@ from pgax.models.config import DecoderConfig
 from pgax.models.hf.rope import read_rope, write_rope
 
 _ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
-_OURS = ("dtype", "remat")  # fields that are no part of a checkpoint
+_NOT_SAVED = ("dtype", "remat")  # fields that a checkpoint does not have
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-  """What an architecture fixes, and what transformers assumes where a file is silent.
+  """An architecture of transformers: what it fixes, and the defaults of its settings.
 
   Attributes:
-    architecture: class in transformers.
-    model_type: its short name.
+    architecture: name of the class in transformers.
+    model_type: short name of the architecture.
     tied: whether embeddings are tied by default.
-    head_dim: default; 0 for `hidden_size / num_attention_heads`.
-    qkv_bias: whether queries, keys and values always have a bias.
-    biases: names of the settings for biases.
-    qk_norm: whether queries and keys are normalised.
-    gemma: unit-offset and post norms, GeGLU, scaled embeddings, a scalar for queries.
-    window: default of `sliding_window`; 0 for an architecture without.
-    period: every layer slides but each `period`-th, where no layer is named; 0 for all.
-    switched: whether the window needs `use_sliding_window`.
-    theta: default base of the wavelengths.
-    local_theta: likewise in sliding layers; 0 if they have none of their own.
-    softcaps: default caps of scores and logits.
+    head_dim: default head width; 0 for `hidden_size / num_attention_heads`.
+    qkv_bias: whether the projections to queries, keys and values always have biases.
+    biases: names of the settings that switch biases on.
+    qk_norm: whether queries and keys are normalized.
+    gemma: whether it has Gemma's unit-offset norms, post norms, GeGLU, scaled embeddings
+      and query scalar.
+    window: default of `sliding_window`; 0 for an architecture without sliding layers.
+    period: by default all layers but each `period`-th are sliding; 0 for all layers.
+    switched: whether the window requires `use_sliding_window`.
+    theta: default base of the RoPE wavelengths.
+    local_theta: default base of the RoPE wavelengths in sliding layers; 0 if all layers
+      have the same base.
+    softcaps: default caps of attention scores and logits.
   """
 
   architecture: str
@@ -50,9 +52,9 @@ class Family:
 
   @property
   def reward_model(self) -> str:
-    """Class of the same decoder under a head for classes."""
+    """Name of the class that puts a classification head on the same decoder."""
     stem = self.architecture.removesuffix("ForCausalLM")
-    text = "Text" if stem == "Gemma3" else ""  # the plain name is of the one that sees
+    text = "Text" if stem == "Gemma3" else ""  # the plain name is the multimodal model's
     return f"{stem}{text}ForSequenceClassification"
 
 
@@ -97,22 +99,22 @@ FAMILIES = (
 
 
 def _family(raw: Mapping[str, Any]) -> Family:
-  named = raw.get("architectures") or [raw.get("model_type")]
+  name = (raw.get("architectures") or [raw.get("model_type")])[0]
   for family in FAMILIES:
-    if named[0] in (family.architecture, family.model_type):
+    if name in (family.architecture, family.model_type):
       return family
-  known = ", ".join(family.architecture for family in FAMILIES)
-  raise ValueError(f"the architecture {named[0]} is not known; known are {known}")
+  supported = ", ".join(family.architecture for family in FAMILIES)
+  raise ValueError(f"architecture {name} is not supported; supported are {supported}")
 
 
 def _required(raw: Mapping[str, Any], name: str) -> Any:
   if raw.get(name) is None:
-    raise ValueError(f"config.json lacks {name}")
+    raise ValueError(f"config.json has no {name}")
   return raw[name]
 
 
 def _sliding(raw: Mapping[str, Any], family: Family, layers: int) -> dict[str, Any]:
-  """Window, and the layers that slide; no window if none does."""
+  """Returns the window and the sliding layers; no window if no layer is sliding."""
   window = raw.get("sliding_window", family.window) if family.window else 0
   if family.switched and not raw.get("use_sliding_window", False):
     window = 0
@@ -120,41 +122,41 @@ def _sliding(raw: Mapping[str, Any], family: Family, layers: int) -> dict[str, A
   if kinds is not None:
     unknown = sorted(set(kinds) - {_SLIDING, _FULL})
     if unknown:
-      raise ValueError(f"layer_types has {unknown[0]}; known are {_SLIDING} and {_FULL}")
-    slides = tuple(kind == _SLIDING for kind in kinds)
+      raise ValueError(f"layer_types has {unknown[0]}; it may have {_SLIDING} and {_FULL}")
+    sliding = tuple(kind == _SLIDING for kind in kinds)
   elif family.switched:
     first = raw.get("max_window_layers", 28)
-    slides = tuple(layer >= first for layer in range(layers))
+    sliding = tuple(layer >= first for layer in range(layers))
   else:
     period = raw.get("sliding_window_pattern", family.period)
-    slides = tuple(not period or (i + 1) % period > 0 for i in range(layers))
-  if not window or not any(slides):
+    sliding = tuple(not period or (i + 1) % period > 0 for i in range(layers))
+  if not window or not any(sliding):
     return {"sliding_window": 0, "sliding_layers": ()}
-  return {"sliding_window": window, "sliding_layers": () if all(slides) else slides}
+  return {"sliding_window": window, "sliding_layers": () if all(sliding) else sliding}
 
 
 def from_hf(raw: Mapping[str, Any]) -> DecoderConfig:
-  """The decoder that a `config.json` of transformers describes.
+  """Converts a `config.json` of transformers to a `DecoderConfig`.
 
   Args:
-    raw: the file as a mapping; both the names of transformers 5 (`rope_parameters`) and
-      the older ones (`rope_theta`, `rope_scaling`) are read.
+    raw: contents of the file, with the names of transformers 5 (`rope_parameters`) or the
+      older ones (`rope_theta`, `rope_scaling`).
 
   Returns:
-    A `DecoderConfig`, computing in float32.
+    A `DecoderConfig` that computes in float32.
 
   Raises:
-    ValueError: for an unknown architecture, a missing setting, or one that the decoder has
-      no match for; it names it.
+    ValueError: if the architecture is not supported, a setting is missing, or the decoder
+      has no equivalent of a setting; the message names it.
   """
   family = _family(raw)
   activation = raw.get("hidden_activation" if family.gemma else "hidden_act")
   activation = activation or ("gelu_pytorch_tanh" if family.gemma else "silu")
   if activation not in _ACTIVATIONS:
-    known = ", ".join(_ACTIVATIONS)
-    raise ValueError(f"the activation {activation} is not known; known are {known}")
+    supported = ", ".join(_ACTIVATIONS)
+    raise ValueError(f"activation {activation} is not supported; supported are {supported}")
   if raw.get("use_bidirectional_attention"):
-    raise ValueError("use_bidirectional_attention is true; the decoder reads forwards only")
+    raise ValueError("use_bidirectional_attention is true; the decoder is causal")
   heads, width = (_required(raw, name) for name in ("num_attention_heads", "hidden_size"))
   layers = _required(raw, "num_hidden_layers")
   sliding = _sliding(raw, family, layers)
@@ -194,7 +196,7 @@ def from_hf(raw: Mapping[str, Any]) -> DecoderConfig:
 
 
 def _write(config: DecoderConfig, family: Family) -> dict[str, Any]:
-  """The settings as this architecture has them, whether or not it can say them all."""
+  """Writes the settings that the architecture has; it may not have all of them."""
   c = config
   raw = {
     "architectures": [family.architecture],
@@ -209,7 +211,7 @@ def _write(config: DecoderConfig, family: Family) -> dict[str, Any]:
     "rms_norm_eps": c.norm_eps,
     "tie_word_embeddings": c.tie_embeddings,
   }
-  names = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
+  names = {ours: hf_name for hf_name, ours in _ACTIVATIONS.items()}
   raw["hidden_activation" if family.gemma else "hidden_act"] = names[c.activation]
   biases = {"attention_bias": c.out_bias, "mlp_bias": c.mlp_bias}
   raw |= {name: biases[name] for name in family.biases}
@@ -223,47 +225,50 @@ def _write(config: DecoderConfig, family: Family) -> dict[str, Any]:
   if family.switched:
     raw["use_sliding_window"] = c.sliding_window > 0
   if family.switched or family.period:
-    raw["layer_types"] = [_SLIDING if slides else _FULL for slides in c.slides]
+    raw["layer_types"] = [_SLIDING if sliding else _FULL for sliding in c.is_sliding]
   return raw | write_rope(config, nested=family.local_theta > 0)
 
 
-def same_checkpoint(config: DecoderConfig, other: DecoderConfig) -> list[str]:
-  """Names of the fields in which two configurations of a checkpoint differ."""
-  fields = [field.name for field in dataclasses.fields(config) if field.name not in _OURS]
+def differing_fields(config: DecoderConfig, other: DecoderConfig) -> list[str]:
+  """Returns the names of the saved fields in which two configurations differ."""
+  names = [field.name for field in dataclasses.fields(config)]
+  fields = [name for name in names if name not in _NOT_SAVED]
   return [name for name in fields if vars(config)[name] != vars(other)[name]]
 
 
 def to_hf(config: DecoderConfig) -> dict[str, Any]:
-  """The `config.json` of an architecture in transformers that is this decoder.
+  """Converts a `DecoderConfig` to a `config.json` of transformers.
 
-  The first of `FAMILIES` that can say all of it: a Mistral without a window is a Llama.
+  The architecture is the first of `FAMILIES` that can express the decoder: a Mistral
+  without a window becomes a Llama.
 
   Args:
-    config: of the decoder.
+    config: configuration of the decoder.
 
   Returns:
-    The file as a mapping, without what is no part of the decoder, such as token ids.
+    Contents of the file, without settings that a decoder does not have, such as token ids.
 
   Raises:
-    ValueError: if there is none; it names what the closest one has otherwise.
+    ValueError: if no architecture can express the decoder; the message names the closest
+      one, and the fields in which it differs.
   """
   closest = None
   for family in FAMILIES:
     raw = _write(config, family)
     try:
-      found = from_hf(raw)
+      expressed = from_hf(raw)
     except ValueError:
-      continue  # a setting that this architecture does not have
-    differing = same_checkpoint(config, found)
+      continue  # the architecture does not have a setting
+    differing = differing_fields(config, expressed)
     if not differing:
       return raw
     if closest is None or len(differing) < len(closest[1]):
-      closest = family.architecture, differing, found
-  architecture, differing, found = closest
-  told = "; ".join(
-    f"{name} is {vars(config)[name]}, there {vars(found)[name]}" for name in differing
+      closest = family.architecture, differing, expressed
+  architecture, differing, expressed = closest
+  differences = "; ".join(
+    f"{name} is {vars(config)[name]}, not {vars(expressed)[name]}" for name in differing
   )
   raise ValueError(
-    "no known architecture of transformers is this decoder; the closest is "
-    f"{architecture}, but {told}"
+    "no supported architecture of transformers can express this decoder; the closest is "
+    f"{architecture}, but {differences}"
   )

@@ -1,4 +1,4 @@
-"""The safetensors files of a checkpoint, opened as one mapping from names to tensors."""
+"""Opens the safetensors files of a checkpoint as one mapping from names to tensors."""
 
 import dataclasses
 import json
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes  # noqa: F401  teaches NumPy bfloat16, which safetensors then gives back
+import ml_dtypes  # noqa: F401  adds bfloat16 to NumPy, which safetensors then returns
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
@@ -15,20 +15,20 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def read_json(path: Path) -> dict[str, Any]:
-  """A JSON file as a mapping.
+  """Reads a JSON file that holds an object.
 
   Raises:
-    ValueError: if it is absent or is not a JSON object; it names the file.
+    ValueError: if the file is missing or is not a JSON object; the message names it.
   """
   try:
-    found = json.loads(path.read_text(encoding="utf-8"))
+    value = json.loads(path.read_text(encoding="utf-8"))
   except OSError as error:
     raise ValueError(f"{path} can't be read: {error.strerror}") from None
   except ValueError as error:
     raise ValueError(f"{path} is not JSON: {error}") from None
-  if not isinstance(found, dict):
+  if not isinstance(value, dict):
     raise ValueError(f"{path} is not a JSON object")
-  return found
+  return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Checkpoint:
   """Tensors of a checkpoint, read one at a time.
 
   Attributes:
-    folder: of the checkpoint.
-    files: the file that each tensor is in.
-    shapes: the shape of each tensor.
-    dtypes: the dtype of each tensor, as safetensors calls it.
+    folder: directory of the checkpoint.
+    files: file of each tensor.
+    shapes: shape of each tensor.
+    dtypes: dtype of each tensor, in the names of safetensors.
   """
 
   folder: Path
@@ -48,55 +48,53 @@ class Checkpoint:
   dtypes: Mapping[str, str]
 
   def read(self, name: str) -> np.ndarray:
-    """A tensor, on the host, in the file's dtype.
+    """Reads a tensor to the host, in the dtype of the file.
 
     Raises:
-      ValueError: if NumPy has no such dtype.
+      ValueError: if the tensor can't be read, for instance because NumPy lacks its dtype.
     """
     try:
       with safe_open(self.files[name], framework="numpy") as opened:
         return opened.get_tensor(name)
     except (KeyError, TypeError, AttributeError, SafetensorError) as error:
-      told = f"{type(error).__name__}: {error}"
-      raise ValueError(
-        f"tensor {name} of {self.files[name]} can't be read: {told}"
-      ) from error
+      message = f"tensor {name} of {self.files[name]} can't be read"
+      raise ValueError(f"{message}: {type(error).__name__}: {error}") from error
 
 
 def open_checkpoint(folder: Path) -> Checkpoint:
-  """Reads which tensors there are, and none of them.
+  """Lists the tensors of a checkpoint without reading them.
 
   Args:
-    folder: with `model.safetensors`, or with its parts and their index.
+    folder: directory with `model.safetensors`, or with its shards and their index.
 
   Returns:
     A `Checkpoint`.
 
   Raises:
-    ValueError: if a file is absent or broken, or lacks a tensor that the index promises; it
+    ValueError: if a file is missing or broken, or lacks a tensor of the index; the message
       names it.
   """
-  promised = None
+  index = None
   if (folder / INDEX).is_file():
-    promised = read_json(folder / INDEX).get("weight_map", {})
-    paths = [folder / name for name in sorted(set(promised.values()))]
+    index = read_json(folder / INDEX).get("weight_map", {})
+    paths = [folder / name for name in sorted(set(index.values()))]
   else:
     paths = [folder / WEIGHTS]
   files, shapes, dtypes = {}, {}, {}
   for path in paths:
     if not path.is_file():
       raise ValueError(
-        f"{path} is absent; there must be {WEIGHTS}, or {INDEX} with its parts"
+        f"{path} is missing; a checkpoint has {WEIGHTS}, or {INDEX} with its shards"
       )
     try:
       with safe_open(path, framework="numpy") as opened:
-        for name in opened.keys():  # noqa: SIM118  it is no mapping
+        for name in opened.keys():  # noqa: SIM118  it is not a mapping
           tensor = opened.get_slice(name)
           files[name], shapes[name] = path, tuple(tensor.get_shape())
           dtypes[name] = tensor.get_dtype()
     except SafetensorError as error:
       raise ValueError(f"{path} is not a safetensors file: {error}") from None
-  for name, file in (promised or {}).items():
+  for name, file in (index or {}).items():
     if files.get(name) != folder / file:
-      raise ValueError(f"tensor {name} is not in {folder / file}, where {INDEX} has it")
+      raise ValueError(f"tensor {name} is not in {folder / file}, contrary to {INDEX}")
   return Checkpoint(folder, files, shapes, dtypes)

@@ -1,4 +1,4 @@
-"""A checkpoint directory of transformers, read tensor by tensor to where it will lie."""
+"""Loads a checkpoint directory of transformers, tensor by tensor, onto its devices."""
 
 import functools
 import itertools
@@ -22,24 +22,24 @@ from pgax.models.hf.files import (
 from pgax.models.hf.names import EMBEDDING, UNEMBEDDING, Tensor, tensors
 from pgax.types import Array, PyTree
 
-# Constants that older files keep among the weights.
+# Constants that older files save among the weights.
 _IGNORED = ("rotary_emb.inv_freq",)
 _DTYPES = ("F64", "F32", "F16", "BF16")
 
 
 def load_config(path: Path) -> DecoderConfig:
-  """The decoder that a checkpoint directory is for.
+  """Loads the configuration of a checkpoint directory.
 
   Args:
-    path: of the directory, with `config.json`.
+    path: directory with `config.json`.
 
   Returns:
     A `DecoderConfig` that computes in float32; `dataclasses.replace` changes `dtype` and
     `remat`.
 
   Raises:
-    ValueError: if the file can't be read, or describes another kind of model; it names the
-      file and what is not known.
+    ValueError: if the file can't be read, or the decoder does not support the model; the
+      message names the file and the setting.
   """
   path = Path(path) / CONFIG
   try:
@@ -49,30 +49,30 @@ def load_config(path: Path) -> DecoderConfig:
 
 
 def eos_ids(path: Path) -> tuple[int, ...]:
-  """Tokens that end a completion, by `generation_config.json`, or else by `config.json`."""
+  """Reads the EOS ids of `generation_config.json`, or else of `config.json`."""
   for name in (GENERATION, CONFIG):
     if (Path(path) / name).is_file():
-      found = read_json(Path(path) / name).get("eos_token_id")
-      if found is not None:
-        return tuple(found) if isinstance(found, list) else (found,)
+      ids = read_json(Path(path) / name).get("eos_token_id")
+      if ids is not None:
+        return tuple(ids) if isinstance(ids, list) else (ids,)
   return ()
 
 
 def saved_dtype(path: Path) -> str:
-  """The dtype that the weights of a checkpoint directory are said to have."""
+  """Reads the dtype of a checkpoint's weights from its `config.json`."""
   raw = read_json(Path(path) / CONFIG)
   return raw.get("dtype") or raw.get("torch_dtype") or "float32"
 
 
 def check(path: Path, config: DecoderConfig) -> None:
-  """Makes sure that `load_params` will work, by names and shapes alone.
+  """Checks that `load_params` will succeed, by the names and shapes of tensors.
 
   Args:
-    path: of the directory.
-    config: of the decoder.
+    path: checkpoint directory.
+    config: configuration of the decoder.
 
   Raises:
-    ValueError: as `load_params` does.
+    ValueError: see `load_params`.
   """
   check_tensors(open_checkpoint(Path(path)), tensors(config), config)
 
@@ -80,45 +80,47 @@ def check(path: Path, config: DecoderConfig) -> None:
 def load_params(
   path: Path, config: DecoderConfig, shardings: PyTree, dtype: jnp.dtype = jnp.float32
 ) -> PyTree:
-  """The parameters of a checkpoint directory.
+  """Loads the parameters of a checkpoint directory.
 
   One tensor at a time is on the host; from there it goes straight to its devices, and into
-  its place among the stacked layers.
+  its layer of the stacked parameters.
 
   Args:
-    path: of the directory, with `model.safetensors` or its parts.
-    config: of the decoder, from `load_config`.
-    shardings: of the parameters, from `partitioning.param_shardings`.
-    dtype: of the parameters.
+    path: directory with `model.safetensors` or its shards.
+    config: configuration of the decoder, from `load_config`.
+    shardings: shardings of the parameters, from `partitioning.param_shardings`.
+    dtype: dtype of the parameters.
 
   Returns:
-    Parameters of a `Decoder`, the structure of `shardings`.
+    Parameters of a `Decoder`, with the structure of `shardings`.
 
   Raises:
-    ValueError: if a tensor is missing or surplus, has another shape than the configuration
-      asks for, or is quantised; it names it. This is found before any is read.
+    ValueError: if a tensor is missing, is quantized, has a shape other than the
+      configuration's, or belongs to no parameter; the message names it. All tensors are
+      checked before any is read.
   """
-  checkpoint, wanted = open_checkpoint(Path(path)), tensors(config)
-  check_tensors(checkpoint, wanted, config)
-  return {"params": read_tensors(checkpoint, wanted, shardings["params"], dtype)}
+  checkpoint, expected = open_checkpoint(Path(path)), tensors(config)
+  check_tensors(checkpoint, expected, config)
+  return {"params": read_tensors(checkpoint, expected, shardings["params"], dtype)}
 
 
 def read_tensors(
-  checkpoint: Checkpoint, wanted: list[Tensor], shardings: PyTree, dtype: jnp.dtype
+  checkpoint: Checkpoint, expected: list[Tensor], shardings: PyTree, dtype: jnp.dtype
 ) -> PyTree:
-  """Parameters of the tensors that `check_tensors` has found to be there.
+  """Reads parameters, after `check_tensors`.
 
   Args:
-    checkpoint: to read from.
-    wanted: the tensors; those of a stacked parameter follow each other.
-    shardings: of the parameters, by their paths; others may be among them.
-    dtype: of the parameters.
+    checkpoint: checkpoint to read from.
+    expected: tensors to read; those of a stacked parameter are adjacent.
+    shardings: nested mapping of shardings by the paths of parameters; it may have more of
+      them.
+    dtype: dtype of the parameters.
 
   Returns:
-    A nested mapping by the paths of the tensors.
+    A nested mapping of arrays by the paths of parameters.
   """
   params = {}
-  for keys, group in itertools.groupby(wanted, key=lambda tensor: tensor.path):
+  for keys, group in itertools.groupby(expected, key=lambda tensor: tensor.path):
     sharding = functools.reduce(lambda tree, key: tree[key], keys, shardings)
     *inner, last = keys
     node = functools.reduce(lambda tree, key: tree.setdefault(key, {}), inner, params)
@@ -127,15 +129,15 @@ def read_tensors(
 
 
 def check_tensors(
-  checkpoint: Checkpoint, wanted: list[Tensor], config: DecoderConfig
+  checkpoint: Checkpoint, expected: list[Tensor], config: DecoderConfig
 ) -> None:
-  """Makes sure that a checkpoint has the wanted tensors and no others.
+  """Checks that a checkpoint has the expected tensors and no others.
 
   Raises:
-    ValueError: as `load_params` does.
+    ValueError: see `load_params`.
   """
   folder, shapes = checkpoint.folder, checkpoint.shapes
-  for tensor in wanted:
+  for tensor in expected:
     if tensor.name not in shapes:
       raise ValueError(f"tensor {tensor.name} is missing in {folder}")
     if shapes[tensor.name] != tensor.file_shape:
@@ -145,23 +147,25 @@ def check_tensors(
       )
     dtype = checkpoint.dtypes[tensor.name]
     if dtype not in _DTYPES:
-      known = ", ".join(_DTYPES)
-      raise ValueError(f"tensor {tensor.name} in {folder} is {dtype}; known are {known}")
-  for name in sorted(shapes.keys() - {tensor.name for tensor in wanted}):
+      supported = ", ".join(_DTYPES)
+      raise ValueError(
+        f"tensor {tensor.name} in {folder} is {dtype}; supported are {supported}"
+      )
+  for name in sorted(shapes.keys() - {tensor.name for tensor in expected}):
     if name == UNEMBEDDING and config.tie_embeddings:
-      # Some checkpoints save tied embeddings twice, which is fine if they are the same.
+      # Some checkpoints save tied embeddings twice, which is fine if they are equal.
       if not np.array_equal(checkpoint.read(name), checkpoint.read(EMBEDDING)):
         raise ValueError(
           f"tensor {name} in {folder} differs from {EMBEDDING}, but embeddings are tied"
         )
     elif not name.endswith(_IGNORED):
-      raise ValueError(f"tensor {name} in {folder} is surplus: no parameter is made of it")
+      raise ValueError(f"tensor {name} in {folder} is unexpected: it is no parameter's")
 
 
 def _parameter(
   checkpoint: Checkpoint, group: list[Tensor], sharding: Sharding, dtype: jnp.dtype
 ) -> Array:
-  """One parameter, of one tensor or of one for each layer."""
+  """Reads one parameter from its tensor, or from its tensors of all layers."""
   if group[0].layer is None:
     return _place(checkpoint, group[0], sharding, dtype)
   shape = (len(group), *group[0].shape)
@@ -180,7 +184,7 @@ def _parameter(
 def _without_layers(sharding: Sharding) -> Sharding:
   if isinstance(sharding, NamedSharding):
     return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[1:]))
-  return sharding  # of a single device, whatever the shape
+  return sharding  # a single device, for any shape
 
 
 def _place(
@@ -189,4 +193,4 @@ def _place(
   value = tensor.from_file(checkpoint.read(tensor.name))
   assert value.size == math.prod(tensor.shape)
   placed = jax.make_array_from_callback(tensor.shape, sharding, lambda at: value[at])
-  return placed.astype(dtype)  # on the devices: the host holds the file's dtype only
+  return placed.astype(dtype)  # on the devices; the host holds the file's dtype only

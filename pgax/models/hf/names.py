@@ -1,4 +1,4 @@
-"""Which tensor of a checkpoint is which parameter: names, shapes and layouts."""
+"""Maps the tensors of a checkpoint to parameters: names, shapes and layouts."""
 
 import dataclasses
 import math
@@ -12,15 +12,15 @@ EMBEDDING, UNEMBEDDING = "model.embed_tokens.weight", "lm_head.weight"
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-  """A tensor of a checkpoint, and the parameter that it is.
+  """A tensor of a checkpoint, and the parameter that it holds.
 
   Attributes:
-    name: in the checkpoint.
-    path: of the parameter, from `params` on.
-    shape: of the parameter, without the axis of layers.
-    inputs: number of leading axes of `shape` that are multiplied with, of a linear layer,
-      whose weight lies in the checkpoint as `[outputs, inputs]`; 0 for other tensors.
-    layer: which of the stacked layers it is; None for what is not stacked.
+    name: name in the checkpoint.
+    path: path of the parameter below `params`.
+    shape: shape of the parameter, without the axis of layers.
+    inputs: number of input axes, which lead in `shape`, of the weight of a linear layer,
+      which the checkpoint saves as `[outputs, inputs]`; 0 for other tensors.
+    layer: index among the stacked layers; None for parameters that are not stacked.
   """
 
   name: str
@@ -31,25 +31,25 @@ class Tensor:
 
   @property
   def file_shape(self) -> tuple[int, ...]:
-    """Shape in the checkpoint."""
+    """The shape in the checkpoint."""
     if self.inputs:
       return math.prod(self.shape[self.inputs :]), math.prod(self.shape[: self.inputs])
-    # The embedding is as it is, and a bias of heads is flat.
+    # The embedding has the same shape, and biases of heads are flat.
     return self.shape if self.name == EMBEDDING else (math.prod(self.shape),)
 
   def from_file(self, array: np.ndarray) -> np.ndarray:
-    """The parameter's value; a view where possible."""
+    """Converts the tensor to the parameter, as a view if possible."""
     return (array.T if self.inputs else array).reshape(self.shape)
 
   def to_file(self, array: np.ndarray) -> np.ndarray:
-    """The tensor of the checkpoint, contiguous."""
+    """Converts the parameter to the tensor, contiguous."""
     if self.inputs:
       array = array.reshape(self.file_shape[::-1]).T
     return np.ascontiguousarray(array).reshape(self.file_shape)
 
 
-def _of_layer(config: DecoderConfig) -> list[Tensor]:
-  """Tensors of a layer; names from within it, paths from within `blocks`."""
+def _layer_tensors(config: DecoderConfig) -> list[Tensor]:
+  """Lists the tensors of a layer; names are relative to it, paths to `blocks`."""
   c = config
   q, kv, e, m = (
     (c.num_heads, c.head_dim),
@@ -67,42 +67,42 @@ def _of_layer(config: DecoderConfig) -> list[Tensor]:
     ("mlp.down_proj", "mlp", "down", (m, e), 1, c.mlp_bias),
   ]
   tensors = []
-  for name, part, ours, shape, inputs, has_bias in linear:
-    tensors.append(Tensor(f"{name}.weight", (part, ours), shape, inputs))
+  for name, module, param, shape, inputs, has_bias in linear:
+    tensors.append(Tensor(f"{name}.weight", (module, param), shape, inputs))
     if has_bias:
-      tensors.append(Tensor(f"{name}.bias", (part, f"{ours}_bias"), shape[inputs:]))
+      tensors.append(Tensor(f"{name}.bias", (module, f"{param}_bias"), shape[inputs:]))
   norms = {"input_layernorm": "attention_norm", "post_attention_layernorm": "mlp_norm"}
-  if c.post_norms:  # the same name is another norm then
+  if c.post_norms:  # `post_attention_layernorm` is another norm then
     norms = {
       "input_layernorm": "attention_norm",
       "post_attention_layernorm": "attention_post_norm",
       "pre_feedforward_layernorm": "mlp_norm",
       "post_feedforward_layernorm": "mlp_post_norm",
     }
-  for name, ours in norms.items():
-    tensors.append(Tensor(f"{name}.weight", (ours, "scale"), (e,)))
+  for name, module in norms.items():
+    tensors.append(Tensor(f"{name}.weight", (module, "scale"), (e,)))
   if c.qk_norm:
-    for name, ours in (("q_norm", "query_norm"), ("k_norm", "key_norm")):
-      path = ("attention", ours, "scale")
+    for name, module in (("q_norm", "query_norm"), ("k_norm", "key_norm")):
+      path = ("attention", module, "scale")
       tensors.append(Tensor(f"self_attn.{name}.weight", path, (c.head_dim,)))
   return tensors
 
 
 def tensors(config: DecoderConfig) -> list[Tensor]:
-  """Every tensor of a checkpoint, one parameter after the other.
+  """Lists the tensors of a checkpoint, parameter by parameter.
 
   Args:
-    config: of the decoder.
+    config: configuration of the decoder.
 
   Returns:
-    The tensors; those of a stacked parameter follow each other, layer by layer.
+    The tensors; those of a stacked parameter are adjacent, layer by layer.
   """
   c = config
-  whole = [Tensor(EMBEDDING, ("embedding",), (c.vocab_size, c.embed_dim))]
+  unstacked = [Tensor(EMBEDDING, ("embedding",), (c.vocab_size, c.embed_dim))]
   if not c.tie_embeddings:
     shape = (c.embed_dim, c.vocab_size)
-    whole.append(Tensor(UNEMBEDDING, ("unembedding",), shape, inputs=1))
-  whole.append(Tensor("model.norm.weight", ("final_norm", "scale"), (c.embed_dim,)))
+    unstacked.append(Tensor(UNEMBEDDING, ("unembedding",), shape, inputs=1))
+  unstacked.append(Tensor("model.norm.weight", ("final_norm", "scale"), (c.embed_dim,)))
   stacked = [
     dataclasses.replace(
       tensor,
@@ -110,7 +110,7 @@ def tensors(config: DecoderConfig) -> list[Tensor]:
       path=("blocks", *tensor.path),
       layer=layer,
     )
-    for tensor in _of_layer(config)
+    for tensor in _layer_tensors(config)
     for layer in range(c.num_layers)
   ]
-  return whole + stacked
+  return unstacked + stacked

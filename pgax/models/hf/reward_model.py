@@ -1,4 +1,4 @@
-"""Sequence scorers as transformers keeps them: `*ForSequenceClassification`, one label."""
+"""Reward models in the format of transformers: `*ForSequenceClassification`, one label."""
 
 import dataclasses
 from pathlib import Path
@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from pgax.models.config import DecoderConfig
 from pgax.models.heads import DECODER, headless
-from pgax.models.hf.config import FAMILIES, from_hf, same_checkpoint, to_hf
+from pgax.models.hf.config import FAMILIES, differing_fields, from_hf, to_hf
 from pgax.models.hf.files import CONFIG, Checkpoint, open_checkpoint, read_json
 from pgax.models.hf.load import check_tensors, read_tensors
 from pgax.models.hf.names import Tensor, tensors
@@ -22,17 +22,17 @@ _ONE_LABEL = {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
 
 
 def load_reward_model_config(path: Path) -> DecoderConfig:
-  """The decoder of a sequence scorer's directory.
+  """Loads the decoder configuration of a reward model's directory.
 
   Args:
-    path: of the directory, with `config.json`.
+    path: directory with `config.json`.
 
   Returns:
-    A `DecoderConfig` without an unembedding, computing in float32.
+    A `DecoderConfig` without an unembedding that computes in float32.
 
   Raises:
-    ValueError: if the file can't be read, or is of anything but a known scorer; it names
-      the file and what is not known.
+    ValueError: if the file can't be read, or the reward model is not supported; the message
+      names the file and the setting.
   """
   path = Path(path) / CONFIG
   raw = read_json(path)
@@ -43,63 +43,65 @@ def load_reward_model_config(path: Path) -> DecoderConfig:
 
 
 def _from_hf(raw: dict[str, Any]) -> DecoderConfig:
-  (named, *_) = raw.get("architectures") or [None]
+  (name, *_) = raw.get("architectures") or [None]
   for family in FAMILIES:
-    if named == family.reward_model:
+    if name == family.reward_model:
       return headless(from_hf(raw | {"architectures": [family.architecture]}))
-  known = ", ".join(family.reward_model for family in FAMILIES)
-  raise ValueError(f"the architecture {named} is no known scorer; known are {known}")
+  supported = ", ".join(family.reward_model for family in FAMILIES)
+  raise ValueError(
+    f"architecture {name} is not a supported reward model; supported are {supported}"
+  )
 
 
 def _tensors(config: DecoderConfig) -> list[Tensor]:
-  """Every tensor of a scorer's checkpoint."""
-  inner = [dataclasses.replace(t, path=(DECODER, *t.path)) for t in tensors(config)]
-  return [*inner, Tensor(_SCORE, (_HEAD,), (config.embed_dim,), inputs=1)]
+  """Lists the tensors of a reward model's checkpoint."""
+  decoder = [dataclasses.replace(t, path=(DECODER, *t.path)) for t in tensors(config)]
+  return [*decoder, Tensor(_SCORE, (_HEAD,), (config.embed_dim,), inputs=1)]
 
 
 def check_reward_model(path: Path, config: DecoderConfig) -> None:
-  """Makes sure that `load_reward_model` will work, by names and shapes alone.
+  """Checks that `load_reward_model` will succeed, by the names and shapes of tensors.
 
   Args:
-    path: of the directory.
-    config: from `load_reward_model_config`.
+    path: directory of the reward model.
+    config: configuration of the decoder, from `load_reward_model_config`.
 
   Raises:
-    ValueError: as `load_reward_model` does.
+    ValueError: see `load_reward_model`.
   """
-  _checked(path, config)
+  _open_checked(path, config)
 
 
-def _checked(path: Path, config: DecoderConfig) -> tuple[Checkpoint, list[Tensor]]:
-  checkpoint, wanted = open_checkpoint(Path(path)), _tensors(config)
+def _open_checked(path: Path, config: DecoderConfig) -> tuple[Checkpoint, list[Tensor]]:
+  checkpoint, expected = open_checkpoint(Path(path)), _tensors(config)
   labels = checkpoint.shapes.get(_SCORE, (1,))[0]
   if labels != 1:
     raise ValueError(
-      f"tensor {_SCORE} in {path} has {labels} labels; a sequence scorer has one"
+      f"tensor {_SCORE} in {path} has {labels} labels; a reward model has one"
     )
-  check_tensors(checkpoint, wanted, config)
-  return checkpoint, wanted
+  check_tensors(checkpoint, expected, config)
+  return checkpoint, expected
 
 
 def load_reward_model(
   path: Path, config: DecoderConfig, shardings: PyTree, dtype: jnp.dtype = jnp.float32
 ) -> PyTree:
-  """The parameters of a sequence scorer's directory.
+  """Loads the parameters of a reward model's directory.
 
   Args:
-    path: of the directory, with `model.safetensors` or its parts.
-    config: from `load_reward_model_config`.
-    shardings: of the parameters of a `ScalarDecoder`, from `partitioning.param_shardings`.
-    dtype: of the parameters.
+    path: directory with `model.safetensors` or its shards.
+    config: configuration of the decoder, from `load_reward_model_config`.
+    shardings: shardings of a `ScalarDecoder`, from `partitioning.param_shardings`.
+    dtype: dtype of the parameters.
 
   Returns:
-    Parameters of a `ScalarDecoder`; the bias, which the files have none of, is 0.
+    Parameters of a `ScalarDecoder`. The bias, which the files don't have, is 0.
 
   Raises:
-    ValueError: as `load_params` does, and if there is more than one label.
+    ValueError: see `load_params`; also if there is more than one label.
   """
-  checkpoint, wanted = _checked(path, config)
-  params = read_tensors(checkpoint, wanted, shardings["params"], dtype)
+  checkpoint, expected = _open_checked(path, config)
+  params = read_tensors(checkpoint, expected, shardings["params"], dtype)
   bias = jax.device_put(jnp.zeros((), dtype), shardings["params"][_BIAS])
   return {"params": params | {_BIAS: bias}}
 
@@ -113,35 +115,38 @@ def save_reward_model(
   dtype: str = "float32",
   max_file_bytes: int = 5 * 10**9,
 ) -> None:
-  """Writes a sequence scorer as a directory that transformers reads.
+  """Saves a reward model as a directory that transformers can load.
 
   Args:
-    path: as for `save`.
-    config: of the decoder.
-    params: of a `ScalarDecoder` with a bias of 0, which transformers has none of.
-    tokenizer: as for `save`.
-    source: directory of the scorer, or of the language model, that it was trained from,
-      whose `config.json` is kept; None for a new one.
-    dtype: as for `save`.
-    max_file_bytes: as for `save`.
+    path: directory to write; new or empty.
+    config: configuration of the decoder.
+    params: parameters of a `ScalarDecoder`. The bias must be 0, because transformers has
+      none.
+    tokenizer: tokenizer to save with the model, or None.
+    source: directory of the reward model or language model that training started from,
+      whose `config.json` is kept; None for a new `config.json`.
+    dtype: dtype of the saved tensors, `float32`, `bfloat16` or `float16`.
+    max_file_bytes: largest size of a file's tensors; a larger tensor has its own file.
 
   Raises:
-    ValueError: as `save` does, and if the bias is not 0.
+    ValueError: see `save`; also if the bias is not 0.
   """
   inner = dict(params["params"])
   bias = float(inner.pop(_BIAS))
   if bias:
-    raise ValueError(f"the head's bias is {bias}; transformers has none, so it must be 0")
+    raise ValueError(
+      f"the bias of the head is {bias}; transformers has none, so it must be 0"
+    )
   config = headless(config)
   raw = to_hf(config) if source is None else read_json(Path(source) / CONFIG)
-  scorers = {family.architecture: family.reward_model for family in FAMILIES}
-  (named, *_) = raw.get("architectures") or [None]
-  raw |= {"architectures": [scorers.get(named, named)], "dtype": dtype} | _ONE_LABEL
-  raw.pop("torch_dtype", None)  # the older name would contradict
+  reward_models = {family.architecture: family.reward_model for family in FAMILIES}
+  (name, *_) = raw.get("architectures") or [None]
+  raw |= {"architectures": [reward_models.get(name, name)], "dtype": dtype} | _ONE_LABEL
+  raw.pop("torch_dtype", None)  # the older name of dtype
   if raw.get("pad_token_id") is None:  # without it transformers scores one row at a time
     raw["pad_token_id"] = getattr(tokenizer, "pad_token_id", None)
-  differing = same_checkpoint(config, _from_hf(raw))
+  differing = differing_fields(config, _from_hf(raw))
   if differing:
-    raise ValueError(f"{source} is of another model: {', '.join(differing)} differ")
-  wanted = _tensors(config)
-  write(path, raw, wanted, {"params": inner}, tokenizer, dtype, max_file_bytes)
+    raise ValueError(f"{source} has another model: {', '.join(differing)} differ")
+  expected = _tensors(config)
+  write(path, raw, expected, {"params": inner}, tokenizer, dtype, max_file_bytes)

@@ -1,4 +1,4 @@
-"""Rotary settings of `config.json`, by the names of transformers 5 and the older ones."""
+"""RoPE settings of `config.json`, with the names of transformers 5 or the older ones."""
 
 import math
 from collections.abc import Mapping
@@ -15,28 +15,30 @@ def _mscale(factor: float, weight: float) -> float:
 
 
 def _scaling(raw: Mapping[str, Any], max_positions: int) -> RopeScaling:
-  """How wavelengths are stretched, from one mapping of rotary parameters."""
+  """Reads the scaling of wavelengths from one mapping of RoPE parameters."""
   kind = raw.get("rope_type", raw.get("type", "default"))
-  if raw.get("partial_rotary_factor", 1.0) != 1.0:
-    told = raw["partial_rotary_factor"]
-    raise ValueError(f"partial_rotary_factor is {told}; the decoder turns all features")
+  partial = raw.get("partial_rotary_factor", 1.0)
+  if partial != 1.0:
+    raise ValueError(
+      f"partial_rotary_factor is {partial}; the decoder rotates all features"
+    )
   if kind == "default":
     return RopeScaling()
   if kind not in KINDS:
-    known = ", ".join(("default", *KINDS[1:]))
-    raise ValueError(f"rope_type {kind} is not known; known are {known}")
+    supported = ", ".join(("default", *KINDS[1:]))
+    raise ValueError(f"rope_type {kind} is not supported; supported are {supported}")
   length = raw.get("original_max_position_embeddings") or max_positions
   factor = raw.get("factor")
   if factor is None and kind == "yarn":
     factor = max_positions / length
   if factor is None:
-    raise ValueError(f"the rotary parameters of type {kind} lack factor")
+    raise ValueError(f"the RoPE parameters of type {kind} have no factor")
   if kind == "linear":
     return RopeScaling(kind, float(factor))
   if kind == "llama3":
     low, high = raw.get("low_freq_factor"), raw.get("high_freq_factor")
     if low is None or high is None:
-      raise ValueError("the rotary parameters lack low_freq_factor or high_freq_factor")
+      raise ValueError("the RoPE parameters lack low_freq_factor or high_freq_factor")
     return RopeScaling(kind, float(factor), length, float(low), float(high))
   attention = raw.get("attention_factor")
   scales = raw.get("mscale"), raw.get("mscale_all_dim")
@@ -54,65 +56,69 @@ def _scaling(raw: Mapping[str, Any], max_positions: int) -> RopeScaling:
 
 
 def read_rope(
-  raw: Mapping[str, Any], theta: float, local_theta: float, slides: bool
+  raw: Mapping[str, Any], theta: float, local_theta: float, sliding: bool
 ) -> dict[str, Any]:
-  """The rotary fields of a `DecoderConfig`.
+  """Reads the RoPE fields of a `DecoderConfig`.
 
   Args:
-    raw: `config.json`.
-    theta: the architecture's default base.
-    local_theta: likewise in sliding layers; 0 for an architecture with one base for all.
-    slides: whether there are sliding layers.
+    raw: contents of `config.json`.
+    theta: default base of the architecture.
+    local_theta: default base in sliding layers; 0 for an architecture with one base for all
+      layers.
+    sliding: whether the model has sliding layers.
 
   Returns:
     `rope_theta`, `local_rope_theta` and `rope_scaling`.
 
   Raises:
-    ValueError: for parameters that the decoder has no match for.
+    ValueError: for parameters that the decoder has no equivalent of.
   """
   new = raw.get("rope_parameters") or {}
   nested = _GLOBAL in new or _LOCAL in new
-  own = {"rope_theta": raw.get("rope_theta") or theta}
-  own |= (new.get(_GLOBAL) if nested else new) or {}
-  own |= raw.get("rope_scaling") or {}  # where both are, the older name counts
+  params = {"rope_theta": raw.get("rope_theta") or theta}
+  params |= (new.get(_GLOBAL) if nested else new) or {}
+  params |= raw.get("rope_scaling") or {}  # the older name has precedence
   if "partial_rotary_factor" in raw:
-    own = {"partial_rotary_factor": raw["partial_rotary_factor"]} | own
-  local = 0.0
-  if local_theta and slides:
-    sliding = (new.get(_LOCAL) if nested else None) or {}
-    if sliding.get("rope_type", "default") != "default":
-      raise ValueError(f"rope_type {sliding['rope_type']} of sliding layers is not known")
-    local = sliding.get("rope_theta") or raw.get("rope_local_base_freq") or local_theta
+    params = {"partial_rotary_factor": raw["partial_rotary_factor"]} | params
+  local_base = 0.0
+  if local_theta and sliding:
+    local = (new.get(_LOCAL) if nested else None) or {}
+    kind = local.get("rope_type", "default")
+    if kind != "default":
+      raise ValueError(
+        f"rope_type {kind} is not supported in sliding layers; supported is default"
+      )
+    local_base = local.get("rope_theta") or raw.get("rope_local_base_freq") or local_theta
   return {
-    "rope_theta": float(own["rope_theta"]),
-    "local_rope_theta": float(local),
-    "rope_scaling": _scaling(own, raw.get("max_position_embeddings") or 0),
+    "rope_theta": float(params["rope_theta"]),
+    "local_rope_theta": float(local_base),
+    "rope_scaling": _scaling(params, raw.get("max_position_embeddings") or 0),
   }
 
 
 def write_rope(config: DecoderConfig, nested: bool) -> dict[str, Any]:
-  """The rotary parameters of `config.json`.
+  """Writes the RoPE parameters of `config.json`.
 
   Args:
-    config: of the decoder.
-    nested: whether the architecture has some for each kind of layer.
+    config: configuration of the decoder.
+    nested: whether the architecture has parameters for each kind of layer.
 
   Returns:
-    `rope_parameters`.
+    A mapping with `rope_parameters`.
   """
   s = config.rope_scaling
-  own = {"rope_type": "default" if s.kind == "none" else s.kind}
-  own["rope_theta"] = config.rope_theta
+  params = {"rope_type": "default" if s.kind == "none" else s.kind}
+  params["rope_theta"] = config.rope_theta
   if s.kind != "none":
-    own["factor"] = s.factor
+    params["factor"] = s.factor
   if s.kind in ("llama3", "yarn"):
-    own["original_max_position_embeddings"] = s.trained_length
+    params["original_max_position_embeddings"] = s.trained_length
   if s.kind == "llama3":
-    own |= {"low_freq_factor": s.low_freq_factor, "high_freq_factor": s.high_freq_factor}
+    params |= {"low_freq_factor": s.low_freq_factor, "high_freq_factor": s.high_freq_factor}
   if s.kind == "yarn":
-    own |= {"beta_fast": s.beta_fast, "beta_slow": s.beta_slow, "truncate": s.truncate}
-    own |= {"attention_factor": s.attention_factor} if s.attention_factor else {}
+    params |= {"beta_fast": s.beta_fast, "beta_slow": s.beta_slow, "truncate": s.truncate}
+    params |= {"attention_factor": s.attention_factor} if s.attention_factor else {}
   if not nested:
-    return {"rope_parameters": own}
+    return {"rope_parameters": params}
   local = {"rope_type": "default", "rope_theta": config.local_rope_theta or 10_000.0}
-  return {"rope_parameters": {_GLOBAL: own, _LOCAL: local}}
+  return {"rope_parameters": {_GLOBAL: params, _LOCAL: local}}

@@ -1,4 +1,4 @@
-"""Parameters as a checkpoint directory that transformers reads."""
+"""Saves parameters as a checkpoint directory that transformers can load."""
 
 import dataclasses
 import json
@@ -15,14 +15,14 @@ from safetensors.numpy import save_file
 from transformers import PreTrainedTokenizerBase
 
 from pgax.models.config import DecoderConfig
-from pgax.models.hf.config import from_hf, same_checkpoint, to_hf
+from pgax.models.hf.config import differing_fields, from_hf, to_hf
 from pgax.models.hf.files import CONFIG, GENERATION, INDEX, WEIGHTS, read_json
 from pgax.models.hf.names import Tensor, tensors
 from pgax.types import PyTree
 
 _SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 DTYPES = ("float32", "bfloat16", "float16")
-_POSITIONS = 32_768  # for a configuration without a source; the decoder knows no limit
+_MAX_POSITIONS = 32_768  # for a new config.json; the decoder itself has no limit
 
 
 def save(
@@ -34,26 +34,26 @@ def save(
   dtype: str = "float32",
   max_file_bytes: int = 5 * 10**9,
 ) -> None:
-  """Writes a checkpoint directory: configuration, safetensors and tokenizer.
+  """Saves a checkpoint directory: configuration, safetensors and tokenizer.
 
-  It appears under its name when it is complete. One file's tensors are on the host at a
-  time. With several processes the first one writes, and all must call.
+  The directory gets its name when it is complete. The tensors of one file at a time are on
+  the host. With several processes the first one writes, and all must call this function.
 
   Args:
-    path: of the directory; new or empty.
-    config: of the decoder.
-    params: its parameters.
-    tokenizer: of the model, saved with its chat template; None for none.
+    path: directory to write; new or empty.
+    config: configuration of the decoder.
+    params: parameters of the decoder.
+    tokenizer: tokenizer to save with the model, chat template included; or None.
     source: directory that the model was loaded from, whose `config.json` (token ids,
-      architecture, whatever else it says) and `generation_config.json` are kept; None for a
+      architecture and all other settings) and `generation_config.json` are kept; None for a
       new `config.json`.
-    dtype: of the saved tensors, `float32`, `bfloat16` or `float16`.
-    max_file_bytes: size of a file's tensors from which on another is begun.
+    dtype: dtype of the saved tensors, `float32`, `bfloat16` or `float16`.
+    max_file_bytes: largest size of a file's tensors; a larger tensor has its own file.
 
   Raises:
-    ValueError: if the directory is not empty, the dtype is another, the parameters are not
-      those of `config`, no architecture of transformers is this decoder, or `source` is of
-      another one.
+    ValueError: if the directory is not empty, the dtype is not supported, the parameters
+      don't match `config`, no architecture of transformers can express the decoder, or
+      `source` has another decoder.
   """
   raw = _config(config, tokenizer, source, dtype)
   generation = Path(source) / GENERATION if source is not None else None
@@ -64,42 +64,43 @@ def save(
 def write(
   path: Path,
   raw: dict[str, Any],
-  wanted: list[Tensor],
+  expected: list[Tensor],
   params: PyTree,
   tokenizer: PreTrainedTokenizerBase | None,
   dtype: str,
   max_file_bytes: int,
   extra: tuple[Path, ...] = (),
 ) -> None:
-  """Writes what `save` describes, of any tensors.
+  """Writes a checkpoint directory with the given tensors; see `save`.
 
   Args:
-    path: as for `save`.
-    raw: `config.json`.
-    wanted: the tensors.
-    params: the parameters that they are.
-    tokenizer: as for `save`.
-    dtype: as for `save`.
-    max_file_bytes: as for `save`.
-    extra: files to copy beside them.
+    path: directory to write; new or empty.
+    raw: contents of `config.json`.
+    expected: tensors of the checkpoint.
+    params: parameters that the tensors are made from.
+    tokenizer: tokenizer to save with the model, or None.
+    dtype: dtype of the saved tensors.
+    max_file_bytes: largest size of a file's tensors; a larger tensor has its own file.
+    extra: files to copy into the directory.
 
   Raises:
-    ValueError: as `save` does.
+    ValueError: if the directory is not empty, the dtype is not supported, or the parameters
+      don't match the tensors.
   """
   path = Path(path)
   if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-    raise ValueError(f"{path} is there and is not an empty directory; give another")
+    raise ValueError(f"{path} exists and is not an empty directory")
   if dtype not in DTYPES:
     raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
   if max_file_bytes < 1:
     raise ValueError(f"max_file_bytes is {max_file_bytes}; it must be at least 1")
-  _check(params, wanted)
+  _check(params, expected)
   writes = jax.process_index() == 0
   partial = path.with_name(f".{path.name}.unfinished")
   if writes:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-  _save_weights(partial, wanted, params, jnp.dtype(dtype), max_file_bytes, writes)
+  _save_weights(partial, expected, params, jnp.dtype(dtype), max_file_bytes, writes)
   if not writes:
     return
   if tokenizer is not None:
@@ -124,12 +125,14 @@ def _config(
 ) -> dict[str, Any]:
   if source is None:
     special = {name: getattr(tokenizer, name, None) for name in _SPECIAL}
-    return to_hf(config) | special | {"max_position_embeddings": _POSITIONS, "dtype": dtype}
+    return (
+      to_hf(config) | special | {"max_position_embeddings": _MAX_POSITIONS, "dtype": dtype}
+    )
   raw = read_json(Path(source) / CONFIG)
-  differing = same_checkpoint(config, from_hf(raw))
+  differing = differing_fields(config, from_hf(raw))
   if differing:
-    raise ValueError(f"{source} is of another model: {', '.join(differing)} differ")
-  raw.pop("torch_dtype", None)  # the older name would contradict
+    raise ValueError(f"{source} has another model: {', '.join(differing)} differ")
+  raw.pop("torch_dtype", None)  # the older name of dtype
   return raw | {"dtype": dtype}
 
 
@@ -140,24 +143,25 @@ def _leaf(params: PyTree, tensor: Tensor) -> jax.Array | None:
   return node
 
 
-def _check(params: PyTree, wanted: list[Tensor]) -> None:
-  """Makes sure that the parameters are those of the configuration, all of them."""
+def _check(params: PyTree, expected: list[Tensor]) -> None:
+  """Checks that each parameter has its tensors, and each tensor its parameter."""
   layers = {}
-  for tensor in wanted:
+  for tensor in expected:
     layers[tensor.path] = layers.get(tensor.path, 0) + (tensor.layer is not None)
-  for tensor in wanted:
+  for tensor in expected:
     count = layers[tensor.path]
     shape = (count, *tensor.shape) if count else tensor.shape
     leaf = _leaf(params, tensor)
-    found = "absent" if leaf is None else f"of shape {leaf.shape}"
-    if leaf is None or leaf.shape != shape:
+    if leaf is None:
+      raise ValueError(f"parameter {'.'.join(tensor.path)} of shape {shape} is missing")
+    if leaf.shape != shape:
       raise ValueError(
-        f"parameter {'.'.join(tensor.path)} must be of {shape}; it is {found}"
+        f"parameter {'.'.join(tensor.path)} has shape {leaf.shape}; it must have {shape}"
       )
   for path, _ in jax.tree_util.tree_leaves_with_path(params["params"]):
     keys = tuple(str(part.key) for part in path)
     if keys not in layers:
-      raise ValueError(f"parameter {'.'.join(keys)} is surplus: no tensor is made of it")
+      raise ValueError(f"parameter {'.'.join(keys)} is unexpected: it has no tensor")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,10 +170,10 @@ class _File:
   tensors: list[Tensor]
 
 
-def _plan(wanted: list[Tensor], itemsize: int, limit: int) -> list[_File]:
-  """Which tensors go into which file, each as full as the limit lets it."""
+def _plan(expected: list[Tensor], itemsize: int, limit: int) -> list[_File]:
+  """Distributes tensors over files, in order, filling each file up to the limit."""
   groups, size = [[]], 0
-  for tensor in wanted:
+  for tensor in expected:
     size += math.prod(tensor.shape) * itemsize
     if groups[-1] and size > limit:
       groups.append([])
@@ -186,20 +190,20 @@ def _plan(wanted: list[Tensor], itemsize: int, limit: int) -> list[_File]:
 
 def _save_weights(
   folder: Path,
-  wanted: list[Tensor],
+  expected: list[Tensor],
   params: PyTree,
   dtype: jnp.dtype,
   limit: int,
   writes: bool,
 ) -> None:
-  files = _plan(wanted, dtype.itemsize, limit)
+  files = _plan(expected, dtype.itemsize, limit)
   for file in files:
     arrays = {t.name: _fetch(_leaf(params, t), t, dtype) for t in file.tensors}
     if writes:
-      # Without this word transformers does not take the file.
+      # Without this metadata transformers rejects the file.
       save_file(arrays, folder / file.name, metadata={"format": "pt"})
   if writes and len(files) > 1:
-    total = sum(math.prod(t.shape) for t in wanted) * dtype.itemsize
+    total = sum(math.prod(t.shape) for t in expected) * dtype.itemsize
     names = {t.name: file.name for file in files for t in file.tensors}
     _write_json(
       folder / INDEX, {"metadata": {"total_size": total}, "weight_map": dict(names)}
@@ -207,7 +211,7 @@ def _save_weights(
 
 
 def _fetch(leaf: jax.Array, tensor: Tensor, dtype: jnp.dtype) -> np.ndarray:
-  """A tensor of the checkpoint on the host, of an array that may lie on many devices."""
+  """Copies a tensor to the host from an array that may be on many devices."""
   value = (leaf if tensor.layer is None else leaf[tensor.layer]).astype(dtype)
   if isinstance(value.sharding, NamedSharding) and not value.is_fully_addressable:
     everywhere = NamedSharding(value.sharding.mesh, PartitionSpec())

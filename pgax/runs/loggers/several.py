@@ -1,13 +1,27 @@
-"""Several loggers as one."""
+"""Several loggers as one, and the built-in loggers by name."""
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pgax.errors import UserError
 from pgax.runs.loggers.json_lines import JsonLines
+from pgax.runs.loggers.mlflow import MLflow
 from pgax.runs.loggers.protocol import Logger
+from pgax.runs.loggers.tables import Csv
 from pgax.runs.loggers.tensorboard import TensorBoard
+from pgax.runs.loggers.weights_and_biases import WeightsAndBiases
+
+BUILT_IN = {
+  "csv": Csv,
+  "jsonl": JsonLines,
+  "mlflow": MLflow,
+  "tensorboard": TensorBoard,
+  "wandb": WeightsAndBiases,
+}
+_EXTRAS = ("mlflow", "wandb")  # names of loggers, of extras and of modules alike
+_METHODS = ("start", "scalars", "samples", "flush", "close")
 
 
 class Loggers:
@@ -31,8 +45,8 @@ class Loggers:
       logger.scalars(step, values)
 
   def samples(self, step: int, split: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Logs completions to each logger."""
-    for logger in self._loggers:
+    """Logs completions to each logger, if there are any."""
+    for logger in self._loggers if rows else ():
       logger.samples(step, split, rows)
 
   def flush(self) -> None:
@@ -44,9 +58,6 @@ class Loggers:
     """Closes each logger."""
     for logger in self._loggers:
       logger.close()
-
-
-BUILT_IN = {"jsonl": JsonLines, "tensorboard": TensorBoard}
 
 
 def open_loggers(
@@ -63,7 +74,7 @@ def open_loggers(
     One logger for all.
 
   Raises:
-    UserError: if there is no built-in logger of a name.
+    UserError: see `check_loggers`.
   """
   check_loggers(loggers)
   names = dict.fromkeys(["jsonl", *(x for x in loggers if isinstance(x, str))])
@@ -72,13 +83,30 @@ def open_loggers(
 
 
 def check_loggers(loggers: Sequence[str | Logger]) -> None:
-  """Rejects names of loggers that do not exist, without opening any.
+  """Rejects loggers that can't be opened, without opening any.
+
+  Args:
+    loggers: names of built-in loggers, or loggers.
 
   Raises:
-    UserError: with the name and the allowed ones.
+    UserError: if there is no built-in logger of a name, its package is not installed, or a
+      logger lacks a method.
   """
-  for name in loggers:
-    if isinstance(name, str) and name not in BUILT_IN:
-      raise UserError(
-        f"there is no logger {name!r}; allowed are {', '.join(sorted(BUILT_IN))}"
-      )
+  for logger in loggers:
+    if isinstance(logger, str):
+      _check_name(logger)
+      continue
+    for method in _METHODS:
+      if not callable(getattr(logger, method, None)):
+        raise UserError(
+          f"logger {logger!r} has no method {method!r}; it needs {', '.join(_METHODS)}"
+        )
+
+
+def _check_name(name: str) -> None:
+  if name not in BUILT_IN:
+    raise UserError(
+      f"there is no logger {name!r}; allowed are {', '.join(sorted(BUILT_IN))}"
+    )
+  if name in _EXTRAS and importlib.util.find_spec(name) is None:
+    raise UserError(f"logger {name!r} needs a package: pip install 'pgax[{name}]'")

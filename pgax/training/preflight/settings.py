@@ -76,8 +76,8 @@ def check_algorithm(config: RunConfig) -> None:
   trace(algorithm, **shapes, step_rewards=steps)
   for name in unused_inputs(algorithm, **shapes, step_rewards=steps):
     raise ValueError(
-      f"{_INPUTS[name]} is given, but advantage {algorithm.advantage!r} makes no use of it; "
-      "remove it, or choose an advantage that uses it"
+      f"{_INPUTS[name]} is given, but advantage {algorithm.advantage!r} makes no use of "
+      "it; remove it, or choose an advantage that uses it"
     )
   if steps and algorithm.shaping:
     raise ValueError(

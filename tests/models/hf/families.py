@@ -1,4 +1,4 @@
-"""Small random models of every family, made by transformers."""
+"""Small random models of every family, built by transformers."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import transformers
 
-VOCAB, WINDOW = 160, 5  # the window is shorter than all that the tests read
+VOCAB, WINDOW = 160, 5  # the window is shorter than every text in the tests
 
 _SIZES = {
   "vocab_size": VOCAB,
@@ -40,7 +40,7 @@ _GEMMA = {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": WINDOW}
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """A model: its classes in transformers, and its settings."""
+  """A model: classes in transformers, and settings."""
 
   name: str
   config: Callable
@@ -48,7 +48,7 @@ class Case:
   settings: dict
 
   def make(self, seed: int = 0) -> torch.nn.Module:
-    """The model, none of its parameters 0 or 1."""
+    """Builds the model; no parameter is 0 or 1."""
     torch.manual_seed(seed)
     sizes = _SIZES | {"attn_implementation": "eager"}
     model = self.model(self.config(**(sizes | self.settings))).eval()
@@ -58,7 +58,7 @@ class Case:
         if parameter.ndim > 1 and "embed" not in name:
           parameter.copy_(noise * 1.4 * parameter.shape[1] ** -0.5)
         else:
-          # Small embeddings, lest tied ones only repeat the last token.
+          # With larger tied embeddings the model would only repeat the last token.
           parameter.add_((0.1 if "embed" in name else 0.3) * noise)
     return model
 
@@ -106,7 +106,7 @@ CASES = (
 
 
 def write(case: Case, path: Path) -> torch.nn.Module:
-  """Saves a model as transformers does, and gives it back."""
+  """Saves a model as transformers does, and returns it."""
   model = case.make()
   model.save_pretrained(path)
   return model

@@ -1,4 +1,4 @@
-"""Checkpoint directories: what is refused and how it is told, dtypes, tokenizers."""
+"""Checkpoint directories: errors and their messages, dtypes, tokenizers."""
 
 import json
 import shutil
@@ -12,10 +12,11 @@ from safetensors.numpy import load_file, save_file
 from transformers import AutoTokenizer
 
 from pgax.data.tokenizer import byte_tokenizer
-from pgax.distributed.mesh import make_mesh
+from pgax.distributed import make_mesh
+from pgax.distributed.partitioning import param_shardings
 from pgax.models import Decoder
 from pgax.models.hf import from_hf, load_config, load_params, save
-from pgax.models.parameters import init_params, param_shardings
+from pgax.models.parameters import init_params
 from tests.models.hf import families
 
 CASE = families.CASES[1]  # a Llama with tied embeddings
@@ -32,7 +33,7 @@ def saved(tmp_path_factory):
 
 @pytest.fixture
 def copy(saved, tmp_path):
-  """A copy of the directory, to be spoilt."""
+  """A copy of the directory that a test may break."""
   return shutil.copytree(saved, tmp_path / "copy")
 
 
@@ -49,25 +50,25 @@ def change(path, edit):
 
 
 @pytest.mark.parametrize(
-  ("edit", "told"),
+  ("edit", "message"),
   [
     (lambda t: t.pop(Q), rf"{Q} is missing"),
     (lambda t: t.update({Q: t[Q][:3]}), rf"{Q}.* shape \(3, 32\).* asks for \(32, 32\)"),
-    (lambda t: t.update(score=t[Q]), "tensor score .* is surplus"),
+    (lambda t: t.update(score=t[Q]), "tensor score .* is unexpected"),
     (
       lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"] + 1}),
       "lm_head.weight .* differs",
     ),
-    (lambda t: t.update({Q: t[Q].astype(np.int8)}), rf"{Q} .* is I8; known are F64"),
+    (lambda t: t.update({Q: t[Q].astype(np.int8)}), rf"{Q} .* is I8; supported are F64"),
   ],
 )
-def test_tensors_that_do_not_fit_are_named(copy, edit, told):
+def test_wrong_tensors_are_named(copy, edit, message):
   change(copy, edit)
-  with pytest.raises(ValueError, match=told):
+  with pytest.raises(ValueError, match=message):
     load(copy)
 
 
-def test_what_is_harmless_is_taken(copy, saved):
+def test_harmless_tensors_are_accepted(copy, saved):
   change(
     copy,
     lambda t: t.update(
@@ -85,10 +86,10 @@ def test_broken_files_are_named(copy):
   with pytest.raises(ValueError, match=r"model\.safetensors is not a safetensors file"):
     load(copy)
   (copy / WEIGHTS).unlink()
-  with pytest.raises(ValueError, match=r"model\.safetensors is absent"):
+  with pytest.raises(ValueError, match=r"model\.safetensors is missing"):
     load(copy)
   (copy / INDEX).write_text(json.dumps({"weight_map": {Q: "part.safetensors"}}))
-  with pytest.raises(ValueError, match=r"part\.safetensors is absent"):
+  with pytest.raises(ValueError, match=r"part\.safetensors is missing"):
     load(copy)
   save_file({"other": np.ones(1, np.float32)}, copy / "part.safetensors")
   with pytest.raises(ValueError, match=rf"{Q} is not in .*part\.safetensors"):
@@ -102,26 +103,29 @@ def test_broken_files_are_named(copy):
 
 
 @pytest.mark.parametrize(
-  ("changes", "told"),
+  ("changes", "message"),
   [
-    ({"architectures": ["FooForCausalLM"]}, "FooForCausalLM is not known; known are Llama"),
-    ({"hidden_size": None}, "lacks hidden_size"),
-    ({"hidden_act": "gelu"}, "activation gelu is not known; known are silu"),
+    (
+      {"architectures": ["FooForCausalLM"]},
+      "FooForCausalLM is not supported; supported are",
+    ),
+    ({"hidden_size": None}, "no hidden_size"),
+    ({"hidden_act": "gelu"}, "activation gelu is not supported; supported are"),
     ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "rope_type dynamic"),
-    ({"rope_parameters": {"rope_type": "linear"}}, "linear lack factor"),
+    ({"rope_parameters": {"rope_type": "linear"}}, "linear have no factor"),
     ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
     ({"use_bidirectional_attention": True}, "use_bidirectional_attention is true"),
     ({"num_key_value_heads": 3}, "num_kv_heads is 3; it must divide"),
   ],
 )
-def test_settings_without_a_match_are_named(copy, changes, told):
+def test_unsupported_settings_are_named(copy, changes, message):
   path = copy / "config.json"
   path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-  with pytest.raises(ValueError, match=told):
+  with pytest.raises(ValueError, match=message):
     load_config(copy)
 
 
-def test_older_names_of_rotary_settings():
+def test_older_names_of_rope_settings():
   sizes = {
     "vocab_size": 10,
     "hidden_size": 8,
@@ -158,12 +162,12 @@ def test_bfloat16_in_and_out(saved, tmp_path):
   assert back.dtype == torch.bfloat16
   rounded = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
   for dtype in (jnp.bfloat16, jnp.float32):
-    found = load(tmp_path / "half", dtype)
-    assert {x.dtype for x in jax.tree.leaves(found)} == {jnp.dtype(dtype)}
-    jax.tree.map(np.testing.assert_array_equal, found, rounded)
+    loaded = load(tmp_path / "half", dtype)
+    assert {x.dtype for x in jax.tree.leaves(loaded)} == {jnp.dtype(dtype)}
+    jax.tree.map(np.testing.assert_array_equal, loaded, rounded)
 
 
-def test_tokenizer_and_its_chat_template_go_along(saved, tmp_path):
+def test_tokenizer_and_chat_template_are_saved(saved, tmp_path):
   tokenizer = byte_tokenizer()
   tokenizer.chat_template = (
     "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}\n{% endfor %}"
@@ -179,7 +183,7 @@ def test_tokenizer_and_its_chat_template_go_along(saved, tmp_path):
   assert written["eos_token_id"] == tokenizer.eos_token_id
 
 
-def test_bad_exports_are_refused(saved, tmp_path):
+def test_bad_exports_raise(saved, tmp_path):
   params, config = load(saved), load_config(saved)
   full = tmp_path / "full"
   full.mkdir()
@@ -190,12 +194,12 @@ def test_bad_exports_are_refused(saved, tmp_path):
     save(tmp_path / "x", config, params, None, dtype="int8")
   other = families.CASES[0]
   families.write(other, tmp_path / "other")
-  with pytest.raises(ValueError, match=r"of another model: .*tie_embeddings.* differ"):
+  with pytest.raises(ValueError, match=r"has another model: .*tie_embeddings.* differ"):
     save(tmp_path / "x", config, params, None, tmp_path / "other")
   untied = load_config(tmp_path / "other")
-  with pytest.raises(ValueError, match=r"unembedding must be of \(32, 160\); it is absent"):
+  with pytest.raises(ValueError, match=r"unembedding of shape \(32, 160\) is missing"):
     save(tmp_path / "x", untied, params, None)
   fresh = init_params(Decoder(untied), jax.random.key(0))
-  with pytest.raises(ValueError, match=r"parameter .* is surplus"):
+  with pytest.raises(ValueError, match=r"parameter .* is unexpected"):
     save(tmp_path / "x", config, fresh, None)
   assert not (tmp_path / "x").exists()

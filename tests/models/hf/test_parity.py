@@ -1,4 +1,4 @@
-"""Every family as transformers computes it: logits, cache, greedy decoding, and back."""
+"""Every family agrees with transformers: logits, cache, greedy decoding, export."""
 
 import dataclasses
 from typing import NamedTuple
@@ -10,13 +10,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from pgax.distributed.mesh import make_mesh
+from pgax.distributed import make_mesh
 from pgax.distributed.partitioning import param_shardings
-from pgax.models import Decoder, DecoderConfig
-from pgax.models.cache import NEVER, Cache, empty_segment, token_positions
+from pgax.models import Decoder
+from pgax.models.cache import NEVER, Cache, empty_key_values, token_positions
 from pgax.models.hf import from_hf, load_config, load_params, save, to_hf
 from pgax.models.hf.files import read_json
 from pgax.sampling import Options, sample
+from tests import tiny
 from tests.models.hf import families
 
 LENGTHS, WIDTH, PREFILL = np.array([19, 13, 9]), 19, 7
@@ -27,13 +28,13 @@ NEW = 10
 
 
 class Loaded(NamedTuple):
-  """One model on both sides."""
+  """The same model in transformers and here."""
 
   path: str
   torch_model: torch.nn.Module
   model: Decoder
   params: dict
-  logits: np.ndarray  # of transformers, for TOKENS
+  logits: np.ndarray  # logits of TOKENS, by transformers
 
 
 def torch_logits(model, tokens=TOKENS, mask=MASK):
@@ -52,14 +53,14 @@ def loaded(request, tmp_path_factory):
 
 
 def at_once_and_by_token(model: Decoder):
-  """Logits of all tokens read at once, and of some read first and then one at a time."""
+  """Logits of all tokens read at once, and of a prefill followed by single tokens."""
 
   def logits(params, tokens, positions):
-    whole, _ = model.apply(params, tokens, positions)
+    at_once, _ = model.apply(params, tokens, positions)
     c = model.config
     shape = (c.num_layers, *tokens.shape[:2], c.num_kv_heads, WIDTH + 1, c.head_dim)
-    cache = Cache(None, empty_segment(shape, c.dtype), jnp.int32(0))
-    first, cache = model.apply(
+    cache = Cache(None, empty_key_values(shape, c.dtype), jnp.int32(0))
+    prefill, cache = model.apply(
       params, tokens[..., :PREFILL], positions[..., :PREFILL], cache
     )
 
@@ -68,8 +69,8 @@ def at_once_and_by_token(model: Decoder):
       logits, cache = model.apply(params, *one, cache)
       return cache, logits[:, :, 0]
 
-    _, rest = jax.lax.scan(read, cache, jnp.arange(PREFILL, WIDTH))
-    return whole, jnp.concatenate([first, jnp.moveaxis(rest, 0, 2)], axis=2)
+    _, decoded = jax.lax.scan(read, cache, jnp.arange(PREFILL, WIDTH))
+    return at_once, jnp.concatenate([prefill, jnp.moveaxis(decoded, 0, 2)], axis=2)
 
   return jax.jit(logits)
 
@@ -77,10 +78,10 @@ def at_once_and_by_token(model: Decoder):
 def test_logits(loaded):
   positions = token_positions(MASK)
   assert np.any(positions == NEVER) and loaded.logits.std() > 0.3
-  found = at_once_and_by_token(loaded.model)(
+  both = at_once_and_by_token(loaded.model)(
     loaded.params, TOKENS[:, None], positions[:, None]
   )
-  for logits in found:
+  for logits in both:
     assert logits.dtype == jnp.float32
     np.testing.assert_allclose(logits[:, 0][MASK], loaded.logits[MASK], atol=1e-4)
 
@@ -96,7 +97,7 @@ def test_greedy_decoding(loaded):
     max_new_tokens=NEW,
     do_sample=False,
   )
-  found = sample(
+  rollout = sample(
     loaded.model,
     loaded.params,
     TOKENS,
@@ -106,8 +107,8 @@ def test_greedy_decoding(loaded):
     group=1,
     max_tokens=NEW,
   )
-  np.testing.assert_array_equal(found.tokens[:, 0], expected[:, WIDTH:].numpy())
-  assert len(np.unique(found.tokens)) > 5
+  np.testing.assert_array_equal(rollout.tokens[:, 0], expected[:, WIDTH:].numpy())
+  assert len(np.unique(rollout.tokens)) > 5
 
 
 @pytest.mark.parametrize("with_source", [True, False])
@@ -117,14 +118,14 @@ def test_export_is_the_same_model(loaded, tmp_path, with_source):
   save(path, loaded.model.config, loaded.params, None, source, max_file_bytes=20_000)
   assert len(list(path.glob("model-*-of-*.safetensors"))) > 2
   back = AutoModelForCausalLM.from_pretrained(path, attn_implementation="eager")
-  ours, theirs = back.state_dict(), loaded.torch_model.state_dict()
-  assert ours.keys() == theirs.keys() or not with_source
+  if with_source:
+    assert back.state_dict().keys() == loaded.torch_model.state_dict().keys()
   np.testing.assert_array_equal(torch_logits(back.eval()), loaded.logits)
   assert dataclasses.asdict(load_config(path)) == dataclasses.asdict(loaded.model.config)
   assert (path / "generation_config.json").is_file() == with_source
 
 
-def test_config_goes_back_and_forth(loaded):
+def test_config_survives_a_round_trip(loaded):
   raw = read_json(loaded.path / "config.json")
   written = to_hf(from_hf(raw))
   assert from_hf(written) == loaded.model.config
@@ -132,6 +133,6 @@ def test_config_goes_back_and_forth(loaded):
     assert written["architectures"] == raw["architectures"]
 
 
-def test_a_decoder_that_is_no_known_architecture_is_refused():
+def test_a_decoder_that_no_architecture_can_express_raises():
   with pytest.raises(ValueError, match=r"closest is .* but scale_embeddings is True"):
-    to_hf(DecoderConfig())
+    to_hf(tiny.CONFIG)

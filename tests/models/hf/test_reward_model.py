@@ -1,4 +1,4 @@
-"""Sequence scorers of every family, as transformers computes them, and back."""
+"""Reward models of every family agree with transformers, and survive a round trip."""
 
 import dataclasses
 import json
@@ -11,7 +11,8 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from pgax.distributed.mesh import make_mesh
+from pgax.distributed import make_mesh
+from pgax.distributed.partitioning import param_shardings
 from pgax.models import ScalarDecoder, sequence_scores
 from pgax.models.heads import headless, with_decoder
 from pgax.models.hf import (
@@ -20,11 +21,11 @@ from pgax.models.hf import (
   load_reward_model_config,
   save_reward_model,
 )
-from pgax.models.parameters import init_params, param_shardings
+from pgax.models.parameters import init_params
 from tests import tiny
 from tests.models.hf import families
 
-PREFILL = 4  # the prompt; the rest is the completion
+PROMPT = 4  # length of the prompt; the other tokens are the completion
 LENGTHS = np.array([11, 8, 5])
 MASK = np.arange(11) < LENGTHS[:, None]
 DRAWN = np.random.default_rng(0).integers(3, families.VOCAB, MASK.shape)
@@ -34,7 +35,7 @@ MORE = [pytest.param(name, marks=pytest.mark.slow) for name in ("mistral", "gemm
 WEIGHTS = "model.safetensors"
 
 
-def torch_scorer(name, labels=1):
+def torch_reward_model(name, labels=1):
   (case,) = (case for case in families.CASES if case.name == name)
   family = case.config.__name__.removesuffix("Config")
   model = getattr(transformers, f"{family}ForSequenceClassification")
@@ -51,11 +52,10 @@ def torch_scores(model, tokens=TOKENS):
 def scores(config, params, tokens=TOKENS):
   @jax.jit
   def apply(params, tokens):
-    prompts, rest = np.split(MASK, [PREFILL], axis=1)
-    tokens = jnp.split(jnp.asarray(tokens), [PREFILL], axis=1)
-    return sequence_scores(
-      ScalarDecoder(config), params, tokens[0], prompts, tokens[1][:, None], rest[:, None]
-    )[:, 0]
+    prompt_mask, token_mask = np.split(MASK, [PROMPT], axis=1)
+    prompts, completions = jnp.split(jnp.asarray(tokens), [PROMPT], axis=1)
+    model, groups = ScalarDecoder(config), (completions[:, None], token_mask[:, None])
+    return sequence_scores(model, params, prompts, prompt_mask, *groups)[:, 0]
 
   return apply(params, tokens)
 
@@ -69,9 +69,9 @@ def load(path):
 
 @pytest.mark.parametrize("name", [*NAMES, *MORE])
 def test_scores_and_export(tmp_path, name):
-  theirs = torch_scorer(name)
-  theirs.save_pretrained(tmp_path / "model")
-  expected = torch_scores(theirs)
+  torch_model = torch_reward_model(name)
+  torch_model.save_pretrained(tmp_path / "model")
+  expected = torch_scores(torch_model)
   assert np.abs(expected).min() > 1e-2
   config, params = load(tmp_path / "model")
   np.testing.assert_allclose(scores(config, params), expected, atol=1e-4)
@@ -88,62 +88,61 @@ def test_scores_and_export(tmp_path, name):
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
   path = tmp_path_factory.mktemp("saved")
-  torch_scorer("qwen3").save_pretrained(path)
+  torch_reward_model("qwen3").save_pretrained(path)
   return path
 
 
-def test_what_comes_after_the_last_token_plays_no_part(saved):
+def test_tokens_after_the_last_one_are_ignored(saved):
   config, params = load(saved)
-  found = scores(config, params)
-  other = np.where(MASK, TOKENS, 7)
-  np.testing.assert_array_equal(scores(config, params, other), found)
+  plain = scores(config, params)
+  other_padding = np.where(MASK, TOKENS, 7)
+  np.testing.assert_array_equal(scores(config, params, other_padding), plain)
   last = TOKENS.copy()
   last[np.arange(3), LENGTHS - 1] += 1
-  assert np.abs(scores(config, params, last) - found).min() > 1e-3
+  assert np.abs(scores(config, params, last) - plain).min() > 1e-3
 
 
 @pytest.mark.parametrize(
-  ("edit", "told"),
+  ("edit", "message"),
   [
     (lambda t: t.pop("score.weight"), "tensor score.weight is missing"),
     (lambda t: t.pop("model.norm.weight"), "tensor model.norm.weight is missing"),
     (
       lambda t: t.update({"score.weight": np.zeros((2, 32), np.float32)}),
-      "score.weight in .* has 2 labels; a sequence scorer has one",
+      "score.weight in .* has 2 labels; a reward model has one",
     ),
     (
       lambda t: t.update({"score.weight": np.zeros((1, 31), np.float32)}),
       r"score.weight .* shape \(1, 31\)",
     ),
-    (lambda t: t.update({"v_head": np.zeros(2)}), "tensor v_head .* is surplus"),
+    (lambda t: t.update({"v_head": np.zeros(2)}), "tensor v_head .* is unexpected"),
   ],
 )
-def test_wrong_tensors_are_named(saved, tmp_path, edit, told):
+def test_wrong_tensors_are_named(saved, tmp_path, edit, message):
   (tmp_path / "config.json").write_text((saved / "config.json").read_text())
-  found = load_file(saved / WEIGHTS)
-  edit(found)
-  save_file(found, tmp_path / WEIGHTS, metadata={"format": "pt"})
-  with pytest.raises(ValueError, match=told):
+  tensors = load_file(saved / WEIGHTS)
+  edit(tensors)
+  save_file(tensors, tmp_path / WEIGHTS, metadata={"format": "pt"})
+  with pytest.raises(ValueError, match=message):
     check_reward_model(tmp_path, load_reward_model_config(tmp_path))
 
 
 def test_another_architecture_is_named(tmp_path):
   (tmp_path / "config.json").write_text(json.dumps({"architectures": ["BertForMaskedLM"]}))
-  with pytest.raises(ValueError, match="BertForMaskedLM is no known scorer; known are Lla"):
+  with pytest.raises(ValueError, match="BertForMaskedLM is not a supported reward"):
     load_reward_model_config(tmp_path)
 
 
-def test_a_head_on_a_policy(tmp_path):
+def test_a_policy_becomes_a_reward_model(tmp_path):
   untied = dataclasses.replace(tiny.CONFIG, scale_embeddings=False, tie_embeddings=False)
   policy = init_params(tiny.Decoder(untied), jax.random.key(1))
-  scorer = ScalarDecoder(headless(untied))
-  params = with_decoder(init_params(scorer, jax.random.key(0)), policy)
+  model = ScalarDecoder(headless(untied))
+  params = with_decoder(init_params(model, jax.random.key(0)), policy)
   assert "unembedding" not in params["params"]["decoder"]
   save_reward_model(tmp_path / "new", untied, params, None)
   config, back = load(tmp_path / "new")
   assert config == headless(untied)
-  for ours, theirs in zip(jax.tree.leaves(back), jax.tree.leaves(params), strict=True):
-    np.testing.assert_array_equal(ours, theirs)
+  jax.tree.map(np.testing.assert_array_equal, back, params)
   biased = {"params": dict(params["params"]) | {"bias": jnp.float32(0.5)}}
-  with pytest.raises(ValueError, match="bias is 0.5; transformers has none"):
+  with pytest.raises(ValueError, match="bias of the head is 0.5; transformers"):
     save_reward_model(tmp_path / "other", untied, biased, None)

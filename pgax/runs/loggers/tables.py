@@ -1,0 +1,73 @@
+"""Metrics as CSV files, for spreadsheets and data frames."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pgax.runs.loggers.protocol import by_stage
+
+
+class Csv:
+  """Writes `metrics.csv` and `supervised.csv`, a column a metric.
+
+  A file is written anew when a metric appears for the first time; otherwise rows are
+  appended. Metrics that a step does not have are empty.
+
+  Args:
+    workdir: folder of the run.
+    last_steps: see `JsonLines`.
+  """
+
+  def __init__(self, workdir: Path, last_steps: Mapping[str, int]):
+    self._workdir, self._columns = workdir, {}
+    for stage, last in last_steps.items():
+      rows = [row for row in self._read(stage) if int(row["step"]) <= last]
+      if self._path(stage).exists():
+        self._rewrite(stage, rows)
+
+  def start(self, config: Mapping[str, Any]) -> None:
+    """Does nothing: a file is created by its first metrics."""
+    del config
+
+  def scalars(self, step: int, values: Mapping[str, float]) -> None:
+    """Appends a row."""
+    for stage, metrics in by_stage(values).items():
+      row = {"step": step} | metrics
+      if stage not in self._columns:
+        self._columns[stage] = list(dict.fromkeys(k for r in self._read(stage) for k in r))
+      if not row.keys() <= set(self._columns[stage]):
+        self._rewrite(stage, [*self._read(stage), row])
+        continue
+      with self._path(stage).open("a", newline="", encoding="utf-8") as file:
+        csv.DictWriter(file, self._columns[stage]).writerow(row)
+
+  def samples(self, step: int, split: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Does nothing: samples are in `samples.jsonl`."""
+
+  def flush(self) -> None:
+    """Does nothing: every row is written at once."""
+
+  def close(self) -> None:
+    """Does nothing: no file is kept open."""
+
+  def _path(self, stage: str) -> Path:
+    return self._workdir / f"{stage or 'metrics'}.csv"
+
+  def _read(self, stage: str) -> list[dict[str, str]]:
+    path = self._path(stage)
+    if not path.exists():
+      return []
+    with path.open(newline="", encoding="utf-8") as file:
+      # A killed process may have left a row unfinished.
+      return [row for row in csv.DictReader(file) if None not in row.values()]
+
+  def _rewrite(self, stage: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    columns = list(dict.fromkeys(["step", *(name for row in rows for name in row)]))
+    temporary = self._path(stage).with_suffix(".tmp")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+      writer = csv.DictWriter(file, columns)
+      writer.writeheader()
+      writer.writerows(rows)
+    temporary.replace(self._path(stage))
+    self._columns[stage] = columns

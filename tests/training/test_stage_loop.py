@@ -1,0 +1,112 @@
+"""The loop on a stage made of numbers: what happens at which step, in which order."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import pytest
+
+from pgax.runs.interrupt import Interrupt
+from pgax.training.loop import Schedule, run_stage
+from tests.runs.test_loggers import Recorder
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+  step: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Counting:
+  """A stage whose state is the number of steps."""
+
+  schedule: Schedule
+  interrupt_at: int | None = None
+  interrupt: Interrupt | None = None
+  name: str = "counting"
+  prefix: str = "supervised/"
+  shown: tuple = (("x", "x", ".1f"),)
+
+  def step(self, state, with_samples):
+    if state.step + 1 == self.interrupt_at:
+      self.interrupt.requested = True
+    rows = [{"of": state.step}] if with_samples else ()
+    return State(state.step + 1), {"x": float(state.step)}, rows
+
+  def evaluate(self, state):
+    return {"eval/accuracy": 0.1 * state.step}, [{"at": state.step}]
+
+  def finish(self, state):
+    return State(100 + state.step)
+
+
+SCHEDULE = Schedule(
+  steps=5,
+  eval_every=2,
+  eval_first=True,
+  eval_last=True,
+  checkpoint_every=3,
+  samples_every=4,
+)
+
+
+def run(stage, start=0, interrupt=None):
+  log, saved = Recorder(), []
+  result = run_stage(
+    stage,
+    State(start),
+    logger=log,
+    save=saved.append,
+    interrupt=interrupt or Interrupt(),
+    progress=False,
+  )
+  return result, log.calls, [state.step for state in saved]
+
+
+def test_what_happens_at_which_step():
+  result, calls, saved = run(Counting(SCHEDULE))
+  assert result.finished and result.state.step == 105
+  assert result.evaluation == {"eval/accuracy": 0.5}
+  assert saved == [3, 105]  # at a checkpoint, and at the end as the next stage begins
+  evaluated = [
+    x[1] for x in calls if x[0] == "scalars" and "supervised/eval/accuracy" in x[2]
+  ]
+  assert evaluated == [0, 2, 4, 5]
+  samples = [call[1:3] for call in calls if call[0] == "samples" and call[3]]
+  assert samples == [
+    (0, "held_out"),
+    (1, "train"),
+    (4, "train"),
+    (5, "train"),
+    (5, "held_out"),
+  ]
+  assert [call[0] for call in calls].count("flush") == 2
+
+
+def test_an_interrupted_stage_resumes_where_it_stopped():
+  interrupt = Interrupt()
+  stage = Counting(SCHEDULE, interrupt_at=3, interrupt=interrupt)
+  result, _, _ = run(stage, interrupt=interrupt)
+  assert not result.finished and result.state.step == 3
+  result, calls, _ = run(Counting(SCHEDULE), start=3)
+  assert result.finished and result.state.step == 105
+  assert [call[1] for call in calls if call[0] == "scalars"] == [4, 5]
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_finished_stage_does_nothing(steps):
+  schedule = dataclasses.replace(SCHEDULE, steps=steps, eval_first=False)
+  result, calls, saved = run(Counting(schedule), start=steps)
+  assert result == (State(steps), True, {}) and calls == saved == []
+
+
+def test_a_state_may_count_in_an_array():
+  state = dataclasses.make_dataclass("S", ["step"])(jnp.int32(5))
+  result = run_stage(
+    Counting(SCHEDULE),
+    state,
+    logger=Recorder(),
+    save=lambda _: None,
+    interrupt=Interrupt(),
+    progress=False,
+  )
+  assert result.finished and result.state is state
