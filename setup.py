@@ -12,18 +12,21 @@ TEST = [
   "ipython>=8.20",
   "nbformat>=5.10",
   "ruff>=0.6",
-  "torch==2.13.0",  # for transformers' models, which ours are compared with
+  "torch==2.13.0",  # for the models of transformers that ours are compared with
 ]
-# Extras that one kind of reward needs and the others do not.
+# Extras of single rewards.
 MATH = ["math-verify>=0.8,<0.10"]
 JSON = ["jsonschema>=4.18,<5"]
-# Extras that one kind of data needs.
+# Extras of single kinds of data.
 CHAT = ["jinja2>=3.1,<4"]  # the language of chat templates
-REASONING_GYM = ["reasoning-gym==0.1.25"]  # its verifiers decide what a reward is
-# Extras that one logger needs.
+REASONING_GYM = ["reasoning-gym==0.1.25"]  # pinned: its verifiers define the reward
+# Extras of single loggers.
 WANDB = ["wandb>=0.20,<1"]
-# MLflow without its server, and what its SQLite file needs.
-MLFLOW = ["mlflow-skinny>=3,<4", "sqlalchemy>=2,<3", "alembic>=1.13,<2"]
+MLFLOW = [  # without its server, and with what its SQLite file needs
+  "mlflow-skinny>=3,<4",
+  "sqlalchemy>=2,<3",
+  "alembic>=1.13,<2",
+]
 NOTEBOOKS = [
   "ipykernel>=6",
   "ipywidgets>=8",
@@ -51,15 +54,15 @@ setup(
     "numpy>=2.0,<3",
     "optax>=0.2.6,<0.3",
     "orbax-checkpoint>=0.11.20,<0.13",
-    "pyarrow>=18",  # which TFDS needs too
+    "pyarrow>=18",  # also required by TFDS
     "safetensors>=0.5,<1",
     "tensorboardX>=2.6,<3",
-    "tensorflow-datasets>=4.9.8,<5",  # for its data sources, without TensorFlow
+    "tensorflow-datasets>=4.9.8,<5",  # its data sources, without TensorFlow
     "tokenizers>=0.22,<1",
     "tqdm>=4.66,<5",
     "transformers>=5.0,<6",
   ],
-  # The tests execute the notebooks, so they need what notebooks need.
+  # The tests execute the notebooks.
   extras_require={
     "test": TEST + NOTEBOOKS + MATH + JSON + CHAT + REASONING_GYM + WANDB + MLFLOW,
     "notebooks": NOTEBOOKS,

@@ -2,6 +2,5 @@
 
 import os
 
-# transformers says at import that it found no PyTorch. pgax uses its tokenizers only, and a
-# newcomer should not read that something is missing.
+# transformers warns at import that PyTorch is missing. pgax uses its tokenizers only.
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")

@@ -1,8 +1,8 @@
 """Compares the presets: `python -m experiments.compare --workdir=DIR`.
 
-Every preset is trained with its own config, all from the same supervised start, which is
-trained once. `--presets` and `--seeds` select runs. The same command continues where an
-interrupted one stopped, and makes the table again when all runs are done.
+Trains every preset with its own config, all from one supervised warm start. `--presets` and
+`--seeds` select runs. The same command continues an interrupted comparison; the table is
+written when all runs are done.
 """
 
 import json
@@ -36,12 +36,12 @@ _SEEDS = flags.DEFINE_list(
   f"Seeds; by default 0, 1, 2 for {', '.join(_THREE_SEEDS)} and 0 for others.",
 )
 _STEPS = flags.DEFINE_integer(
-  "steps", None, "Number of steps of a run; the config's by default.", lower_bound=1
+  "steps", None, "Number of steps per run; the config's by default.", lower_bound=1
 )
 
 
 def main() -> int:
-  """Runs what is missing, and prints the table."""
+  """Trains the runs that are missing, and prints the table."""
   workdir = Path(_WORKDIR.value)
   for name in _PRESETS.value:
     if name not in _NAMES:
@@ -76,7 +76,7 @@ def compare(
   steps: int | None = None,
   read_config: Callable[[str], ConfigDict] = read_preset_config,
 ) -> dict[str, list[dict[str, float | None]]] | None:
-  """Runs what is missing.
+  """Trains the runs that are missing.
 
   Args:
     workdir: folder of all runs; `results.json` and `table.md` are written there.
@@ -91,7 +91,7 @@ def compare(
   Raises:
     UserError: if a run would be rejected, before the first one starts.
   """
-  # Saved with every run, so it must not depend on how the folder is given.
+  # Absolute, because it is saved with every run.
   warm = workdir.resolve() / "supervised"
   start = read_config("grpo")
   start.steps = 0
@@ -103,7 +103,7 @@ def compare(
       config.seed, config.evaluation.every = seed, 1
       config.steps = config.steps if steps is None else steps
       configs[name, seed] = config
-      # All before the first; the supervised start does not exist yet.
+      # Before any run starts, so the warm start need not exist yet.
       check_run(freeze(config), byte_tokenizer(), done=Progress("supervised", 0))
   if not _run(start, warm):
     return None
@@ -122,7 +122,7 @@ def compare(
 
 
 def _run(config: ConfigDict, folder: Path) -> bool:
-  """Runs a config, or the rest of it; returns whether it is finished."""
+  """Starts or continues a run; returns whether it is finished."""
   record = json.loads(json.dumps(to_json(config)))
   return train(freeze(config), byte_tokenizer(), folder, record).finished
 

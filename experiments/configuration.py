@@ -1,9 +1,9 @@
-"""Where ml_collections ends: config dicts to frozen dataclasses.
+"""Turns config dicts of ml_collections into frozen dataclasses.
 
 A part of a config that is made by a function, such as the algorithm or the task, is an
-*entry*: the function itself under the name `function`, and its arguments beside it. No name
-is looked up in a registry, and every argument can be set on the command line. A reward is a
-function, or an entry that makes one, and entries may contain entries.
+*entry*: the function itself under the key `function`, together with its arguments. There is
+no registry of names, and every argument can be set on the command line. A reward is a
+function, or an entry that makes one. Entries may contain entries.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from pgax.training.renamed import (
 )
 from pgax.types import Example
 
-# The decoder of configs that name no other: 0.1 M parameters, for the byte tokenizer.
+# The default decoder of configs: 0.1 M parameters, for the byte tokenizer.
 SMALL_DECODER = DecoderConfig(
   vocab_size=259,
   num_layers=2,
@@ -40,7 +40,7 @@ SMALL_DECODER = DecoderConfig(
   head_dim=16,
   mlp_dim=192,
 )
-# transformers has no scaled embeddings under a head for classes.
+# Classifiers of transformers do not scale embeddings.
 SMALL_REWARD_MODEL = dataclasses.replace(SMALL_DECODER, scale_embeddings=False)
 # Types that the command line can set instead of None.
 _SETTABLE = (bool, int, float, str)
@@ -128,7 +128,7 @@ def preference_config(
 
 def _with_defaults(config: ConfigDict, cls: type, model: DecoderConfig) -> ConfigDict:
   for field in dataclasses.fields(cls):
-    # The path of a model is `model.path` here, beside the settings that it decides.
+    # In a config, the path of a model is `model.path`.
     if field.default is not dataclasses.MISSING and field.name != "model_path":
       default = field.default
       if dataclasses.is_dataclass(default):
@@ -138,7 +138,7 @@ def _with_defaults(config: ConfigDict, cls: type, model: DecoderConfig) -> Confi
   return config
 
 
-# Stands in where a checkpoint is used without the problems that it was trained on.
+# Placeholder for a checkpoint that is used without the problems it was trained on.
 _NO_TASK = Task([Example("", "")], [Example("", "")])
 
 
@@ -184,7 +184,7 @@ def _frozen(
 
 
 def _made(value: Any, where: str) -> Any:
-  """Replaces every entry in a value, however deep, by what it makes."""
+  """Replaces every entry in a value, at any depth, by the result of its function."""
   if isinstance(value, ConfigDict):  # inside a tuple
     value = value.to_dict()
   if isinstance(value, list | tuple):  # a list if it comes from JSON

@@ -1,11 +1,11 @@
 """Evaluates a checkpoint: `python -m experiments.evaluate --workdir=DIR`.
 
 Prints a table of accuracy, pass@k, length, truncation and the scores of the reward, each
-with its 95 % interval, and the same numbers as a line of JSON. `--samples=8 --temperature=1`
-draws several completions of each problem, for pass@k and majority@k; by default there is
-one, decoded greedily. The problems are those of the run, or those of another config with
-`--config=FILE`, which then also gives the reward and the sampling settings, length limits
-included. If that config has no chat template, prompts are rendered as in the run.
+with its 95 % interval, and the same numbers as a line of JSON. By default one completion
+per problem is decoded greedily; `--samples=8 --temperature=1` draws several, for pass@k and
+majority@k. `--config=FILE` takes problems, reward and sampling settings, length limits
+included, from another config. If that config has no chat template, prompts are rendered as
+in the run.
 """
 
 import json
@@ -30,7 +30,7 @@ _SPLIT = flags.DEFINE_enum(
   "split", "held_out", ["held_out", "train"], "Split of the problems."
 )
 _PROBLEMS = flags.DEFINE_integer(
-  "problems", 1000, "Number of problems, from the first on; 0 for all.", lower_bound=0
+  "problems", 1000, "Number of problems, the first ones; 0 for all.", lower_bound=0
 )
 _SAMPLES = flags.DEFINE_integer("samples", 1, "Completions per problem.")
 _TEMPERATURE = flags.DEFINE_float(
@@ -74,8 +74,8 @@ def main() -> int:
     raise UserError(str(error)) from error
   drawn = f"{samples} at temperature {temperature}" if temperature else "one, greedy"
   print(
-    f"{workdir}, {checkpoint.progress}: {result.accuracy:.1%} of {result.problems} problems of "
-    f"{run.name}/{_SPLIT.value}; completions of each: {drawn}"
+    f"{workdir}, {checkpoint.progress}: {result.accuracy:.1%} of {result.problems} "
+    f"problems of {run.name}/{_SPLIT.value}; completions of each: {drawn}"
   )
   print(_table(result.estimates))
   values = {
@@ -100,7 +100,7 @@ def main() -> int:
 
 
 def _table(estimates: Mapping[str, Estimate]) -> str:
-  """Formats a line of titles and one for each estimate."""
+  """Formats a table with a row for each estimate."""
   width = max(map(len, estimates))
   rows = [f"{'':{width}} {'mean':>10} {'95 % interval':>21}"]
   rows += [
@@ -116,7 +116,7 @@ def _finite(value: float) -> float | None:
 
 
 def _write(path: Path, line: str) -> None:
-  """Writes a file as a whole, or leaves it as it was."""
+  """Writes a file atomically: on failure the old one stays."""
   temporary = path.with_name(f".{path.name}")
   try:
     temporary.write_text(line + "\n", encoding="utf-8")

@@ -2,7 +2,7 @@
 
 Reads `train.jsonl` and `test.jsonl`, the original files of GSM8K (arXiv 2110.14168), from
 `--source`, and writes the dataset `gsm8k` below `--data_dir` in `array_record` files, with
-the fields that the one of TFDS has. Nothing is downloaded, and TensorFlow is not needed.
+the fields that it has in TFDS. Nothing is downloaded, and TensorFlow is not needed.
 The rows keep their order.
 """
 
@@ -33,7 +33,7 @@ _DATA_DIR = flags.DEFINE_string(
 
 
 class Gsm8k(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-  """GSM8K from local files, with the name, version and fields that it has in TFDS.
+  """GSM8K from local files, with the name, version and fields of TFDS.
 
   Args:
     source: folder of the files.
@@ -41,7 +41,7 @@ class Gsm8k(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   """
 
   VERSION = tfds.core.Version("1.0.0")
-  # Where TFDS would look for a file of checksums, by a package that need not be there.
+  # TFDS would look for a file of checksums here, in a package that may be missing.
   code_path = None
 
   def __init__(self, source: Path, data_dir: Path):
@@ -51,7 +51,7 @@ class Gsm8k(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   def _info(self) -> tfds.core.DatasetInfo:
     return tfds.core.DatasetInfo(
       builder=self,
-      description="Grade-school maths problems with worked solutions, arXiv 2110.14168.",
+      description="Grade-school math problems with worked solutions, arXiv 2110.14168.",
       features=tfds.features.FeaturesDict({x: tfds.features.Text() for x in _FIELDS}),
       homepage="https://github.com/openai/grade-school-math",
       disable_shuffling=True,
@@ -81,17 +81,17 @@ def prepare(source: Path, data_dir: Path) -> Path:
     The folder of the dataset.
 
   Raises:
-    UserError: if a file can't be read or has a bad row, or the dataset is there already.
+    UserError: if a file can't be read or has a bad row, or the dataset exists.
   """
   try:
     for split in _SPLITS:  # all rows, before anything is written
       read_problems(json_lines(str(source / f"{split}.jsonl")), GSM8KFields())
     builder = Gsm8k(source, data_dir)
     if builder.data_path.exists():
-      raise UserError(f"{builder.data_path} is there already; remove it to write it again")
+      raise UserError(f"{builder.data_path} exists already; remove it to write it again")
     tfds.disable_progress_bar()
     builder.download_and_prepare()
-    # TFDS makes these even where it downloads nothing; others may have files there.
+    # TFDS creates these without downloading anything. Others may have files in them.
     for folder in (data_dir / "downloads" / "extracted", data_dir / "downloads"):
       with contextlib.suppress(OSError):
         folder.rmdir()
@@ -103,7 +103,7 @@ def prepare(source: Path, data_dir: Path) -> Path:
 
 
 def main() -> int:
-  """Writes the dataset, and tells where it is and how to use it."""
+  """Writes the dataset, and prints its size and folder."""
   folder = prepare(Path(_SOURCE.value), Path(_DATA_DIR.value))
   info = json.loads((folder / "dataset_info.json").read_text(encoding="utf-8"))
   for split in info["splits"]:

@@ -1,4 +1,4 @@
-"""What all programs share: configs as flags, help, and how a program ends."""
+"""Shared by all programs: the flags `--config` and `--loggers`, help and exit status."""
 
 import errno
 import itertools
@@ -22,18 +22,20 @@ from pgax.training.renamed import RENAMED_PREFERENCES, RENAMED_RUN, check_names
 from pgax.training.train import DEFAULT_LOGGERS
 
 CONFIGS = Path(__file__).parent / "configs"
+# `--help` lists the flags defined here among those of the program.
+flags.disclaim_key_flags()
 _HELP = {"--help", "-help", "-h", "--h", "-?", "--helpfull", "--helpshort"}
 
 
 def define_config(default: str | None) -> flags.FlagHolder:
   """Defines the flag `--config`, a file with `get_config`, and `--config.key=value`.
 
-  ml_collections applies overrides as soon as the flag is defined, and raises an unknown key
-  as a traceback, so overrides are checked first. With `--help`, the settings of the config
-  are listed below the program's description.
+  ml_collections applies overrides as soon as the flag is defined, and reports an unknown
+  key by a traceback, so overrides are checked first. With `--help`, the settings of the
+  config are listed below the program's description.
 
   Args:
-    default: the file to read if `--config` is not given, or None.
+    default: the config file if `--config` is not given, or None.
 
   Returns:
     The holder of the flag.
@@ -61,12 +63,12 @@ def define_loggers() -> flags.FlagHolder:
   return flags.DEFINE_list(
     "loggers",
     list(DEFAULT_LOGGERS),
-    f"Where metrics go, of {allowed}; JSON lines are always written.",
+    f"Where metrics go: any of {allowed}. JSON lines are always written.",
   )
 
 
 def run(main: Callable[[], int | None]) -> None:
-  """Runs a program; errors that the user can fix end it with a message and status 2.
+  """Runs a program. Errors that the user can fix end it with a message and status 2.
 
   Args:
     main: function that returns the exit status; flags are parsed when it is called.

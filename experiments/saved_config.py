@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from pgax.errors import UserError
 
-# In an entry, the name of the function itself; see `configuration`.
+# Key of the function in an entry; see `configuration`.
 FUNCTION = "function"
 _CALLABLE = "callable"
 # Settings that are a function, not an entry of one.
@@ -19,8 +19,8 @@ _FUNCTIONS = ("reward", "step_reward")
 def to_json(config: ConfigDict) -> dict[str, Any]:
   """Converts a config to JSON values.
 
-  A function is written as `{"callable": "module:name"}`; where only a function is allowed,
-  which is as a reward or as what an entry calls, it is `module:name` alone.
+  A function is written as `{"callable": "module:name"}`, or as `module:name` where only a
+  function is allowed: as a reward, and as the function of an entry.
 
   Args:
     config: config of a run.
@@ -76,7 +76,7 @@ def _path(function: Callable, where: str) -> str:
 
 
 def _on_path(module: str) -> bool:
-  """Returns whether a module can be imported by other programs than this one."""
+  """Returns whether other programs can import a module."""
   top = module.partition(".")[0]
   if top == "__main__":
     return False

@@ -2,9 +2,9 @@
 
 Samples completions of every training problem with the policy of a run, and writes how often
 each was right, for `data.filtered` to leave out problems that are always or never solved. A
-run with `--config.steps=0` has the policy that reinforcement learning starts from. The
-problems are those of the run, or those of another config with `--config=FILE` (see
-`experiments.evaluate`). The same command continues an interrupted measurement.
+run with `--config.steps=0` has the policy that reinforcement learning starts from.
+`--config=FILE` takes the problems of another config (see `experiments.evaluate`). The same
+command continues an interrupted measurement.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=T
 _OUTPUT = flags.DEFINE_string("output", None, "File to write.", required=True)
 _SAMPLES = flags.DEFINE_integer("samples", 8, "Completions per problem.", lower_bound=1)
 _PROBLEMS = flags.DEFINE_integer(
-  "problems", 0, "Number of problems, from the first on; 0 for all.", lower_bound=0
+  "problems", 0, "Number of problems, the first ones; 0 for all.", lower_bound=0
 )
 _BATCH = flags.DEFINE_integer(
   "batch_size", 32, "Number of problems at a time.", lower_bound=1

@@ -1,7 +1,7 @@
 """Trains a policy: `python -m experiments.train --workdir=DIR [--config=FILE]`.
 
-Any setting of the config can be changed by `--config.key=value`. The same command continues
-an interrupted run. Configs are in `experiments/configs/`.
+`--config.key=value` changes a setting of the config. The same command continues an
+interrupted run. Configs are in `experiments/configs/`.
 """
 
 import json
@@ -29,7 +29,7 @@ def main() -> int:
   """Trains, and prints the accuracy before and after."""
   config, workdir = _CONFIG.value, Path(_WORKDIR.value)
   run = freeze(config)
-  # Through JSON once, so that it compares equal to a file.
+  # As read from JSON, so that it compares equal to a saved one.
   record = json.loads(json.dumps(to_json(config)))
   tokenizer = program.tokenizer(run.model_path)
   result = train(run, tokenizer, workdir, record, loggers=_LOGGERS.value)

@@ -1,10 +1,10 @@
 """Trains a reward model: `python -m experiments.train_reward --workdir=DIR`.
 
-The pairs are those of the config: generated ones by default; for files, a config with
-`entry(preference_files, train_path=..., held_out_path=...)`, whose lines are JSON objects
+The default config generates its pairs. For files of pairs, write a config with
+`entry(preference_files, train_path=..., held_out_path=...)`; their lines are JSON objects
 with `prompt`, `chosen` and `rejected`. Pass `DIR/export` to a run as
-`--config.reward_model.path`. Any setting can be changed by `--config.key=value`. The same
-command continues an interrupted run.
+`--config.reward_model.path`. `--config.key=value` changes a setting. The same command
+continues an interrupted run.
 """
 
 import json

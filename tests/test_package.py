@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pgax
-from tests.imports import python_files
+from experiments.imports import python_files
 
 ROOT = Path(__file__).parents[1]
 PRESETS = (
@@ -80,14 +80,13 @@ def test_ci_runs_the_command_of_the_readme():
 
 
 def test_files_can_be_read_in_one_sitting():
-  sizes = {path: len((ROOT / path).read_text().splitlines()) for path in python_files()}
+  files = python_files("pgax", "experiments", "tests")
+  sizes = {path: len((ROOT / path).read_text().splitlines()) for path in files}
   assert {path: size for path, size in sizes.items() if size > 400} == {}
 
 
 def test_public_functions_are_documented():
-  for path in python_files():
-    if path.parts[0] != "pgax":
-      continue
+  for path in python_files("pgax"):
     for node in ast.parse((ROOT / path).read_text()).body:
       if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
         text = ast.get_docstring(node) or ""

@@ -1,1 +1,1 @@
-"""Benchmarks: how fast, against what the machine can do and against the field's tools."""
+"""Benchmarks: speed compared with the limits of the machine and with other libraries."""

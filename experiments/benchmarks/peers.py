@@ -15,11 +15,11 @@ from pgax.types import Array, PyTree
 
 
 def load(params: PyTree, threads: int) -> torch.nn.Module:
-  """The model in transformers, with the same weights.
+  """Loads the model in transformers, with the same weights.
 
   Args:
-    params: of the workload's model.
-    threads: of torch.
+    params: parameters of the workload's model.
+    threads: number of threads of torch.
 
   Returns:
     A causal language model in evaluation mode, float32.
@@ -32,7 +32,7 @@ def load(params: PyTree, threads: int) -> torch.nn.Module:
 
 
 def generate(model: torch.nn.Module, tokens: Array) -> Callable[[], torch.Tensor]:
-  """Draws `GROUP` completions of every prompt, all of them `NEW_TOKENS` long."""
+  """Makes a function that samples `GROUP` completions of `NEW_TOKENS` for each prompt."""
   ids = torch.tensor(np.asarray(tokens)).long()
   settings = model.generation_config
   settings.eos_token_id = None
@@ -63,7 +63,7 @@ def make_update(
   kl_coef: float,
   microbatches: int,
 ) -> Callable[[], float]:
-  """A GRPO update as trainers in torch make it: whole sequences, one after the other.
+  """Makes a GRPO update as trainers in torch do, on full sequences one after the other.
 
   It computes what pgax's step does: log-probabilities of the policy before the update and
   of the reference, group advantages, the clipped surrogate, the KL penalty, the gradient,
@@ -75,12 +75,12 @@ def make_update(
     mask: `[N * G, T]` bool.
     rewards: `[N, G]` float32.
     prompt_tokens: `P`.
-    optimizer: settings of AdamW and of the clip by norm, without warm-up.
-    kl_coef: of the penalty on k3 in the loss.
-    microbatches: parts that the gradient is summed up from.
+    optimizer: settings of AdamW and of the gradient clip; there is no warmup.
+    kl_coef: coefficient of the k3 penalty in the loss.
+    microbatches: number of parts that the gradient is summed over.
 
   Returns:
-    A function that makes a step and returns the norm of its gradient.
+    A function that makes a step and returns its gradient norm.
   """
   ids, real = torch.tensor(tokens).long(), torch.tensor(mask)
   scores = torch.tensor(rewards)
@@ -100,14 +100,14 @@ def make_update(
     picked = logits.gather(-1, rows[:, prompt_tokens:, None])[..., 0]
     return picked - logits.logsumexp(-1)
 
-  def whole(network: torch.nn.Module) -> torch.Tensor:
+  def all_logp(network: torch.nn.Module) -> torch.Tensor:
     with torch.no_grad():
       return torch.cat([logp(network, rows) for rows in ids.chunk(microbatches)])
 
   def call() -> float:
-    old, anchor = whole(model), whole(frozen)
-    centred = scores - scores.mean(-1, keepdim=True)
-    advantages = (centred / (scores.std(-1, keepdim=True, correction=0) + 1e-6)).reshape(
+    old, anchor = all_logp(model), all_logp(frozen)
+    centered = scores - scores.mean(-1, keepdim=True)
+    advantages = (centered / (scores.std(-1, keepdim=True, correction=0) + 1e-6)).reshape(
       -1, 1
     )
     weights = real / (real.sum(-1, keepdim=True) * len(ids))

@@ -1,7 +1,7 @@
-"""Speed of the sampler: `python -m experiments.benchmarks.sampler [--peer=transformers]`.
+"""Times the sampler: `python -m experiments.benchmarks.sampler [--peer=transformers]`.
 
-Tokens a second of prefill and decode, what part that is of what the machine can do, and
-how many decoding steps completions of skewed lengths take in slots that are refilled.
+Prints tokens per second of prefill and decode, the fraction of the machine's limits that
+this is, and the number of decoding steps for skewed lengths in slots that are refilled.
 """
 
 import functools
@@ -32,8 +32,8 @@ from pgax.sampling import Options, logit_bias, sample, sample_counted
 from pgax.types import PyTree
 
 _PEER = flags.DEFINE_enum("peer", None, ["transformers"], "Library to compare with.")
-_THREADS = flags.DEFINE_integer("threads", 2, "Cores to use.", lower_bound=1)
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Timed calls of each.", lower_bound=1)
+_THREADS = flags.DEFINE_integer("threads", 2, "Number of cores.", lower_bound=1)
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Number of timed calls.", lower_bound=1)
 
 
 def _speed(params: PyTree) -> list[tuple[str, ...]]:
@@ -64,7 +64,7 @@ def _speed(params: PyTree) -> list[tuple[str, ...]]:
   decode_flops = new_count * token_flops(PROMPT_TOKENS + NEW_TOKENS / 2)
   size = 4 * sum(x.size for x in jax.tree.leaves(params))
   a_token = 4 * 2 * CONFIG.num_layers * CONFIG.num_kv_heads * CONFIG.head_dim
-  # A step reads the parameters, every prompt once and, as it is laid out, whole suffixes.
+  # A step reads the parameters, every prompt once, and all suffixes at full length.
   step = size + a_token * PROMPTS * (PROMPT_TOKENS + GROUP * NEW_TOKENS)
 
   def row(name: str, count: int, seconds: float, flops: float, traffic: float) -> tuple:
@@ -91,7 +91,7 @@ def _speed(params: PyTree) -> list[tuple[str, ...]]:
 
 
 def _skewed(params: PyTree) -> list[tuple[str, ...]]:
-  """Steps of completions of geometric length, a quarter of the limit on average."""
+  """Counts decoding steps for geometric lengths, a quarter of the limit on average."""
   rows = [
     ("completions", "slots", "mean length", "steps", "x ideal", "x ideal without refill")
   ]
@@ -101,7 +101,7 @@ def _skewed(params: PyTree) -> list[tuple[str, ...]]:
     hidden, _ = read_prompts(MODEL, params, tokens, mask)
     logits = MODEL.apply(params, hidden, method=MODEL.unembed)
     others = float(jnp.mean(jax.nn.logsumexp(logits, axis=-1)))
-    # A fresh model's logits hardly vary; EOS at this height is drawn at nearly this rate.
+    # The logits of a fresh model hardly vary, so EOS is sampled at nearly this rate.
     height = others + np.log(rate / (1 - rate)) - float(jnp.mean(logits[..., eos]))
     rollout, steps = sample_counted(
       MODEL,

@@ -1,4 +1,4 @@
-"""Times of several functions, taken in turns so that a busy machine slows all of them."""
+"""Times functions in turns, so that a busy machine slows all of them alike."""
 
 import dataclasses
 import statistics
@@ -11,11 +11,11 @@ import jax
 
 @dataclasses.dataclass(frozen=True)
 class Time:
-  """Seconds of a call, medians of all rounds.
+  """Seconds of a call, as the median of all rounds.
 
   Attributes:
-    wall: on the clock.
-    cpu: of all threads of this process.
+    wall: wall time.
+    cpu: CPU time of all threads of this process.
   """
 
   wall: float
@@ -23,30 +23,30 @@ class Time:
 
 
 def measure(functions: Mapping[str, Callable[[], Any]], rounds: int = 5) -> dict[str, Time]:
-  """Calls every function once a round, after a call that is not counted.
+  """Times functions, each called once per round after a first call that is not timed.
 
   Args:
-    functions: by name; each returns what must be computed by its end.
-    rounds: number of times that each is called.
+    functions: functions by name; each returns the arrays to wait for.
+    rounds: number of timed calls of each.
 
   Returns:
-    The `Time` of each.
+    The `Time` of each function, by name.
   """
   for function in functions.values():
     jax.block_until_ready(function())
-  found = {name: [] for name in functions}
+  times = {name: [] for name in functions}
   for _ in range(rounds):
     for name, function in functions.items():
       wall, cpu = time.perf_counter(), time.process_time()
       jax.block_until_ready(function())
-      found[name].append((time.perf_counter() - wall, time.process_time() - cpu))
+      times[name].append((time.perf_counter() - wall, time.process_time() - cpu))
   return {
-    name: Time(*map(statistics.median, zip(*x, strict=True))) for name, x in found.items()
+    name: Time(*map(statistics.median, zip(*x, strict=True))) for name, x in times.items()
   }
 
 
 def table(rows: list[tuple[str, ...]]) -> str:
-  """Rows of cells as Markdown, the first being the header."""
+  """Formats rows of cells as a Markdown table; the first row is the header."""
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   rule = tuple("-" * width for width in widths)
   lines = [rows[0], rule, *rows[1:]]

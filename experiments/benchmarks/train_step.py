@@ -1,7 +1,7 @@
-"""Speed of an update: `python -m experiments.benchmarks.train_step [--peer=transformers]`.
+"""Times an update: `python -m experiments.benchmarks.train_step [--peer=transformers]`.
 
-A GRPO step on completions of full length: log-probabilities of policy and reference, one
-gradient, AdamW.
+An update is a GRPO step on completions of full length: log-probabilities of policy and
+reference, one gradient, AdamW.
 """
 
 import importlib
@@ -38,9 +38,9 @@ from pgax.sampling import Options, sample
 from pgax.types import Feedback
 
 _PEER = flags.DEFINE_enum("peer", None, ["transformers"], "Library to compare with.")
-_THREADS = flags.DEFINE_integer("threads", 2, "Cores to use.", lower_bound=1)
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Timed calls of each.", lower_bound=1)
-_MICROBATCHES = flags.DEFINE_integer("microbatches", 1, "Of a gradient.", lower_bound=1)
+_THREADS = flags.DEFINE_integer("threads", 2, "Number of cores.", lower_bound=1)
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Number of timed calls.", lower_bound=1)
+_MICROBATCHES = flags.DEFINE_integer("microbatches", 1, "Parts of a batch.", lower_bound=1)
 _OPTIMIZER = OptimizerConfig(learning_rate=1e-5, warmup_steps=0)
 _KL_COEF = 0.04
 
@@ -74,12 +74,12 @@ def main(argv: list[str]) -> None:
   if _PEER.value:
     peers = importlib.import_module("experiments.benchmarks.peers")
     repeated = np.broadcast_to(np.asarray(tokens)[:, None], (PROMPTS, GROUP, PROMPT_TOKENS))
-    whole = np.concatenate([repeated, np.asarray(rollout.tokens)], axis=-1)
+    sequences = np.concatenate([repeated, np.asarray(rollout.tokens)], axis=-1)
     rows = (PROMPTS * GROUP, -1)
     model = peers.load(state.params, _THREADS.value)
     calls[f"torch, model of {_PEER.value}"] = peers.make_update(
       model,
-      whole.reshape(rows),
+      sequences.reshape(rows),
       np.asarray(rollout.action_mask).reshape(rows),
       rewards,
       prompt_tokens=PROMPT_TOKENS,
@@ -87,31 +87,32 @@ def main(argv: list[str]) -> None:
       kl_coef=_KL_COEF,
       microbatches=_MICROBATCHES.value,
     )
-  kept = [state]
+  latest = [state]
 
   def ours() -> jax.Array:
-    kept[0], told = step(kept[0], rollout, feedback)  # the state before is donated
-    return told.metrics["grad_norm"]
+    # The step donates its state.
+    latest[0], update = step(latest[0], rollout, feedback)
+    return update.metrics["grad_norm"]
 
   calls = {"pgax": ours} | calls
-  # The second step's gradient also tells of the first one's update, and of the KL penalty.
+  # The second gradient depends on the first update, and has a KL penalty above 0.
   norms = {name: [float(call()) for _ in range(2)] for name, call in calls.items()}
-  if not all(np.allclose(found, norms["pgax"], rtol=1e-3) for found in norms.values()):
+  if not all(np.allclose(norm, norms["pgax"], rtol=1e-3) for norm in norms.values()):
     raise RuntimeError(f"the gradients differ, so the work is not the same: {norms}")
   machine, times = measure_machine(), measure(calls, _ROUNDS.value)
   forward = PROMPTS * PROMPT_TOKENS * token_flops(PROMPT_TOKENS / 2, logits=False)
   forward += PROMPTS * GROUP * NEW_TOKENS * token_flops(PROMPT_TOKENS + NEW_TOKENS / 2)
-  # Two log-probabilities, and a gradient, which is a forward and two backward products.
+  # Two passes for log-probabilities, and a gradient, which costs as much as three.
   share = 5 * forward / times["pgax"].wall / machine.flops
   rows = [("", "tokens/s", "s", "CPU s", "of matmul rate", "pgax is faster by")]
-  for name, found in times.items():
-    ratio = found.wall / times["pgax"].wall
+  for name, time in times.items():
+    ratio = time.wall / times["pgax"].wall
     rows.append(
       (
         name,
-        f"{PROMPTS * GROUP * (PROMPT_TOKENS + NEW_TOKENS) / found.wall:,.0f}",
-        f"{found.wall:.3f}",
-        f"{found.cpu:.3f}",
+        f"{PROMPTS * GROUP * (PROMPT_TOKENS + NEW_TOKENS) / time.wall:,.0f}",
+        f"{time.wall:.3f}",
+        f"{time.cpu:.3f}",
         f"{share:.0%}" if name == "pgax" else "",
         "" if name == "pgax" else f"{ratio:.2f} x",
       )

@@ -1,4 +1,4 @@
-"""What the benchmarks run: one model, one batch, and the machine's own measure."""
+"""The model and the batch of the benchmarks, and the limits of the machine."""
 
 import dataclasses
 import os
@@ -20,23 +20,23 @@ CONFIG = DecoderConfig(
   num_kv_heads=2,
   head_dim=64,
   mlp_dim=768,
-  scale_embeddings=False,  # as Llama, so that transformers has the very same model
+  scale_embeddings=False,  # as in Llama, so that transformers has the same model
 )
 MODEL = Decoder(CONFIG)
 PROMPTS, GROUP, PROMPT_TOKENS, NEW_TOKENS = 8, 8, 64, 128
-NO_EOS = np.array([-1], np.int32)  # every completion is as long as it may be
+NO_EOS = np.array([-1], np.int32)  # no completion ends before the limit
 
 
 def pin(threads: int) -> None:
-  """Keeps this process to so many cores; to be called before anything is computed.
+  """Pins this process to some cores; call it before anything is computed.
 
-  XLA makes as many threads as there are cores that it may use.
+  XLA starts one thread per core that it may use.
 
   Args:
     threads: number of cores.
 
   Raises:
-    ValueError: if there are fewer.
+    ValueError: if the machine has fewer.
   """
   cores = sorted(os.sched_getaffinity(0))
   if len(cores) < threads:
@@ -45,12 +45,12 @@ def pin(threads: int) -> None:
 
 
 def fresh_params() -> PyTree:
-  """Parameters of the model."""
+  """Initializes the parameters of the model."""
   return jax.jit(lambda key: init_params(MODEL, key))(jax.random.key(0))
 
 
 def prompts(count: int = PROMPTS) -> tuple[Array, Array]:
-  """Random prompts `[N, P]` without padding, and their mask."""
+  """Makes random prompts `[N, P]` without padding, and their mask."""
   shape = (count, PROMPT_TOKENS)
   tokens = jax.random.randint(jax.random.key(1), shape, 3, CONFIG.vocab_size)
   return tokens, jnp.ones(shape, bool)
@@ -58,12 +58,12 @@ def prompts(count: int = PROMPTS) -> tuple[Array, Array]:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-  """What the machine can do at best, as jitted code of one operation finds it.
+  """Limits of the machine, measured by jitted code with a single operation.
 
   Attributes:
-    flops: operations a second of a square float32 matrix product, an addition and a
-      multiplication being two.
-    bandwidth: bytes a second, read and written, of adding 1 to an array far larger than
+    flops: operations per second of a square float32 matrix product; an addition and a
+      multiplication count as two.
+    bandwidth: bytes per second, read and written, of adding 1 to an array far larger than
       any cache.
   """
 
@@ -72,11 +72,11 @@ class Machine:
 
 
 def measure_machine() -> Machine:
-  """Measures matrix product and copy."""
+  """Measures the machine by a matrix product and an addition."""
   side, size = 2048, 2**27
   square, line = jnp.ones((side, side)), [jnp.ones(size // 4)]
   product = jax.jit(lambda x: x @ x)
-  # In place: new memory's first touch would be measured otherwise, and it is far slower.
+  # In place, because the first touch of new memory is far slower.
   copy = jax.jit(lambda x: x + 1, donate_argnums=0)
 
   def step() -> Array:
@@ -88,14 +88,14 @@ def measure_machine() -> Machine:
 
 
 def token_flops(context: float, logits: bool = True) -> float:
-  """Operations of the forward pass of one token that sees `context` tokens.
+  """Counts the operations of the forward pass of a token.
 
   Args:
     context: number of tokens that it attends to, itself included.
-    logits: whether the vocabulary's logits are computed.
+    logits: whether logits are computed.
 
   Returns:
-    Operations of matrix products, an addition and a multiplication being two.
+    Operations of matrix products; an addition and a multiplication count as two.
   """
   c = CONFIG
   heads = 2 * c.num_heads + 2 * c.num_kv_heads

@@ -1,1 +1,1 @@
-"""Config files: each has a function `get_config`, and says what to expect of it."""
+"""Config files: each has a function `get_config`; its docstring states what to expect."""

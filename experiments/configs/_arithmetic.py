@@ -1,11 +1,11 @@
-"""The settings that all the arithmetic configs share; it is not a config by itself.
+"""Settings shared by the configs of three-digit addition; not a config by itself.
 
-Three-digit additions, worked in columns by a demonstrator who forgets to carry: imitating
-the worked solutions gives a policy that is right if there is nothing to carry, about three
-problems in ten. Policy gradients on the answer alone teach it to carry.
+The demonstrator works in columns and forgets to carry. A policy that imitates it is right if
+there is nothing to carry, in about three problems of ten. Policy gradients on the answer
+alone teach it to carry.
 
-Every algorithm makes two passes over a rollout, in two minibatches each: with a single
-optimizer step every ratio would be 1, and all clips and surrogates would do the same.
+Every algorithm makes two passes over a rollout, in two minibatches each. With a single
+optimizer step every ratio would be 1, and all clips and surrogates would be the same.
 """
 
 from ml_collections import ConfigDict

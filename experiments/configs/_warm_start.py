@@ -1,4 +1,4 @@
-"""The supervised start that configs of small models share; it is not a config by itself."""
+"""The supervised start shared by configs of small models; not a config by itself."""
 
 from ml_collections import ConfigDict
 

@@ -1,13 +1,13 @@
-"""GRPO (arXiv 2402.03300) on countdown: reach a number with two operands, by trying.
+"""GRPO (arXiv 2402.03300) on countdown: reach a number with two operands, by trial.
 
 The demonstrator of the supervised start tries expressions such as `9*4=36 no`, and often
 gives up before one is right. The reward depends on the answer alone. It teaches the policy
-to continue, and to try promising expressions first.
+to keep trying, and to try promising expressions first.
 
 Command:
   python -m experiments.train --config=experiments/configs/countdown.py --workdir=runs/countdown
 Time: 60 steps at 1.0 s of CPU each on two server cores, after a warm start of a minute and a half; 2 to 3 minutes in all.
-Expect: accuracy of 29.3 and 25.0 % after the warm start, and 72.3 and 76.6 % after 60 steps (seeds 0, 1). From step 10 on it goes up and down between 68 and 77 %: the 256 held-out problems are 94 different ones.
+Expect: accuracy of 29.3 and 25.0 % after the warm start, and 72.3 and 76.6 % after 60 steps (seeds 0, 1). From step 10 on it varies between 68 and 77 %: the 256 held-out problems are 94 distinct ones.
 """
 
 from ml_collections import ConfigDict

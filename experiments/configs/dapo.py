@@ -1,6 +1,6 @@
 """DAPO (arXiv 2503.14476) on three-digit additions.
 
-The buffer of 4 tokens before the limit of 40 leaves every right solution its whole reward.
+The buffer of 4 tokens before the limit of 40 does not penalize any correct solution.
 
 Command:
   python -m experiments.train --config=experiments/configs/dapo.py --workdir=runs/dapo

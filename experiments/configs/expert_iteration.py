@@ -1,6 +1,6 @@
 """Expert iteration (arXiv 1705.08439, 2203.14465) on three-digit additions.
 
-Every step is an iteration: 256 completions, of which those that are right are imitated.
+Every step is an iteration: it samples 256 completions and imitates the correct ones.
 
 Command:
   python -m experiments.train --config=experiments/configs/expert_iteration.py --workdir=runs/expert_iteration

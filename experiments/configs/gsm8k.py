@@ -1,12 +1,12 @@
-"""GRPO on grade-school maths (GSM8K, arXiv 2110.14168): real text through every part.
+"""GRPO on grade-school math (GSM8K, arXiv 2110.14168): real text through every part.
 
 Command:
   python -m experiments.train --config=experiments/configs/gsm8k.py --workdir=runs/gsm8k
 Time: about half a minute on two server cores.
 Expect: 0 %. The default model has 0.1 M parameters and reads bytes; it solves none of these
-problems. The config shows that long prompts of many lengths, answers behind `####` and the
-report work. Without other files it reads the excerpt kept for the tests; give the whole by
-`--config.task.train_path` and `--config.task.held_out_path`.
+problems. The config shows that long prompts of varying length, answers after `####` and the
+report work. By default it reads the excerpt for the tests; set `--config.task.train_path` and
+`--config.task.held_out_path` to the full files.
 """
 
 from ml_collections import ConfigDict
@@ -28,7 +28,7 @@ def get_config() -> ConfigDict:
   )
   config = run_config("gsm8k", task, final_answer, entry(algorithms.grpo))
   config.steps = 1
-  config.optimizer.warmup_steps = 0  # or the one step would have a rate of 0
+  config.optimizer.warmup_steps = 0  # otherwise the only step would have a rate of 0
   config.supervised.steps = 2
   config.supervised.batch_size = 2
   config.supervised.optimizer.learning_rate = 3e-3

@@ -1,17 +1,17 @@
 """R1-Zero on GSM8K (arXiv 2110.14168) from a Hugging Face directory, as CS336 starts it.
 
 For a base model such as Qwen2.5-0.5B to 1.5B on a GPU or TPU, with the two original files
-of GSM8K. The prompt is that of DeepSeek-R1 (arXiv 2501.12948), and the values those of
-Stanford's CS336 (2025), assignment 5. A rollout is used for one optimizer step; 200 of 32
-prompts are less than an epoch of the 7,473 problems. A microbatch is one group of 8
-completions, the smallest part that a batch is computed in; CS336 takes 2 completions, which
-gives the same gradient. On D devices set `--config.learner.microbatches` to 32 / D, and install
+of GSM8K. The prompt is that of DeepSeek-R1 (arXiv 2501.12948), and the settings are those of
+Stanford's CS336 (2025), assignment 5. Each rollout is used for one optimizer step; 200 steps
+of 32 prompts are less than an epoch of the 7,473 problems. A microbatch is one group of 8
+completions, the smallest part of a batch; CS336 takes 2 completions, which gives the same
+gradient. On D devices set `--config.learner.microbatches` to 32 / D, and install
 `.[math]` for the reward.
 
 Command:
   python -m experiments.train --config=experiments/configs/gsm8k_r1_zero.py --config.model.path=DIR --config.task.train_path=train.jsonl --config.task.held_out_path=test.jsonl --workdir=runs/gsm8k_r1_zero
 Time: not measured at this size.
-Expect: not measured at this size. A small random model stays at 0 %; it shows that all parts work.
+Expect: not measured at this size. A small random model stays at 0 %, which shows that all parts work.
 """
 
 from ml_collections import ConfigDict
@@ -32,7 +32,7 @@ def get_config() -> ConfigDict:
     held_out_path=f"{EXCERPT}/test.jsonl",
     template=R1_ZERO,
   )
-  # On policy a clip never acts; there is no reference, and the deviation is the sample's.
+  # On policy a clip never acts. No reference, and the standard deviation of the sample.
   algorithm = entry(algorithms.grpo, kl_coef=0.0, ddof=1)
   config = run_config("gsm8k_r1_zero", task, entry(R1Zero), algorithm)
   config.optimizer.learning_rate = 1e-5

@@ -1,4 +1,4 @@
-"""GSPO (arXiv 2507.18071), one ratio a sequence, on three-digit additions.
+"""GSPO (arXiv 2507.18071), with one ratio per sequence, on three-digit additions.
 
 Command:
   python -m experiments.train --config=experiments/configs/gspo.py --workdir=runs/gspo

@@ -1,4 +1,4 @@
-"""OPO (arXiv 2505.23585), baseline weighted by length, on three-digit additions.
+"""OPO (arXiv 2505.23585), with a baseline weighted by length, on three-digit additions.
 
 Command:
   python -m experiments.train --config=experiments/configs/opo.py --workdir=runs/opo

@@ -1,4 +1,4 @@
-"""REINFORCE (Williams 1992), baseline the mean of the batch, on three-digit additions.
+"""REINFORCE (Williams 1992), with the mean of the batch as baseline, on three-digit additions.
 
 Command:
   python -m experiments.train --config=experiments/configs/reinforce.py --workdir=runs/reinforce

@@ -1,4 +1,4 @@
-"""ReMax (arXiv 2310.10505), baseline a greedy completion, on three-digit additions.
+"""ReMax (arXiv 2310.10505), with a greedy completion as baseline, on three-digit additions.
 
 Command:
   python -m experiments.train --config=experiments/configs/remax.py --workdir=runs/remax

@@ -1,13 +1,13 @@
 """GRPO (arXiv 2402.03300) on a task of reasoning-gym (arXiv 2505.24760): spell backward.
 
-Words of three and four letters, scored by the task's own verifier, which gives a part of
-the reward for every letter in its place. The accuracy counts whole words. Needs the extra
-`reasoning_gym`; any other of its tasks is chosen by `name` and `settings`.
+Words of three and four letters, scored by the verifier of the task, which gives partial
+reward for every letter in its place. The accuracy counts complete words. Needs the extra
+`reasoning_gym`; `name` and `settings` choose another of its tasks.
 
 Command:
   python -m experiments.train --config=experiments/configs/spell_backward.py --workdir=runs/spell_backward
 Time: 200 steps at 0.25 s of CPU each on two server cores, after a short warm start; 70 s in all.
-Expect: accuracy of 69.5 % after the warm start and 78.5 % after 200 steps (seed 0), 13.7 % and 37.5 % (seed 1): the warm start ends where letters begin to be copied, and where in that it ends is a matter of the seed.
+Expect: accuracy of 69.5 % after the warm start and 78.5 % after 200 steps (seed 0), 13.7 % and 37.5 % (seed 1): the warm start ends just as the policy begins to copy letters, and how far it has come depends on the seed.
 """
 
 from ml_collections import ConfigDict

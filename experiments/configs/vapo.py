@@ -1,8 +1,8 @@
 """VAPO (arXiv 2504.05118) on three-digit additions.
 
-The trace is `1 - 1 / (alpha * length)`. The paper's alpha of 0.05 is for answers of thousands of
-tokens; here, at 33 tokens, it would be a trace of 0.4, and it stays behind (89 % after 40
-steps). With 0.5 it is 0.94.
+Lambda is `1 - 1 / (alpha * length)`. The paper's alpha of 0.05 is for answers of thousands of
+tokens. At 33 tokens it would give a lambda of 0.4, which learns less (89 % after 40 steps);
+0.5 gives 0.94.
 
 Command:
   python -m experiments.train --config=experiments/configs/vapo.py --workdir=runs/vapo

@@ -1,4 +1,4 @@
-"""VC-PPO (arXiv 2503.01491), whose critic learns first, on three-digit additions.
+"""VC-PPO (arXiv 2503.01491), which trains the critic first, on three-digit additions.
 
 Command:
   python -m experiments.train --config=experiments/configs/vc_ppo.py --workdir=runs/vc_ppo

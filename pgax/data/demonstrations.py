@@ -19,8 +19,8 @@ class CollateDemonstrations:
 
   Attributes:
     prompts: collates the prompts.
-    max_completion_tokens: maximum number of tokens of a solution, EOS included; a longer solution
-      raises ValueError.
+    max_completion_tokens: largest number of tokens in a solution, EOS included; a longer
+      solution raises ValueError.
   """
 
   prompts: CollatePrompts

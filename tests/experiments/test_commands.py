@@ -1,15 +1,11 @@
 """Commands without another run before them: refused and mended, and SFT alone."""
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
 from pgax.runs.json_lines import read_lines
 from tests.experiments.small import SMALL
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -52,28 +48,6 @@ def test_bad_settings_get_a_message(call, tmp_path, arguments, told):
   done = call("train", f"--workdir={tmp_path / 'run'}", *arguments)
   assert done.returncode != 0 and re.search(told, done.stderr), done.stderr[-2000:]
   assert "Traceback" not in done.stderr
-
-
-def test_the_run_of_the_readme(call, tmp_path):
-  blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-  (reward,) = (block for block in blocks if "def right_and_brief" in block)
-  (config,) = (block for block in blocks if "def get_config" in block)
-  (tmp_path / "brief.py").write_text(reward)
-  (tmp_path / "mine.py").write_text(config.replace("sums.jsonl", f"{tmp_path}/sums.jsonl"))
-  rows = [{"question": f"{i}+7=", "answer": str(i + 7)} for i in range(99)]
-  (tmp_path / "sums.jsonl").write_text("\n".join(map(json.dumps, rows)))
-  small = [x for x in SMALL if "task" not in x and "supervised" not in x]
-  run = [f"--workdir={tmp_path}/run", f"--config={tmp_path}/mine.py", *small]
-  changes = ["--config.algorithm.surrogate.clip_high=0.28", "--config.steps=1"]
-  changes.append("--config.sampling.max_prompt_tokens=6")
-  done = call("train", *run, *changes, path=tmp_path)
-  assert done.returncode == 0, done.stderr[-2000:]
-  (row,) = read_lines(tmp_path / "run" / "metrics.jsonl")[1:]
-  assert row["reward/mean"] < 0 < row["loss/policy"] ** 2
-  done = call("evaluate", f"--workdir={tmp_path}/run", "--problems=0", path=tmp_path)
-  assert done.returncode == 0 and ", step 1 of 1: 0.0% of" in done.stdout, done.stderr
-  done = call("evaluate", f"--workdir={tmp_path}/run")
-  assert done.returncode == 2 and "No module named 'brief'" in done.stderr
 
 
 def test_a_refused_command_can_be_mended(call, tmp_path):

@@ -132,7 +132,7 @@ def test_what_is_not_there_is_said(data_dir, tmp_path):
 
 
 def test_nothing_is_written_over_and_bad_rows_are_named(data_dir, tmp_path):
-  with pytest.raises(UserError, match="is there already; remove it"):
+  with pytest.raises(UserError, match="exists already; remove it"):
     prepare(EXCERPT, data_dir)
   with pytest.raises(UserError, match=r"train.jsonl: No such file"):
     prepare(tmp_path, tmp_path / "out")

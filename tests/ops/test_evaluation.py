@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgax import evaluation
+from pgax.ops import evaluation
 from tests.strategies import bools
 
 GROUP = (3, 6)
