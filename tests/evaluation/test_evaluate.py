@@ -38,8 +38,8 @@ def call(reward, batch_size=7, problems=PROBLEMS, key=KEY, **settings):
   )
 
 
-def completions(found):
-  return [sample.completion for sample in found.samples]
+def completions(result):
+  return [sample.completion for sample in result.samples]
 
 
 def test_every_problem_counts_once():
@@ -51,37 +51,37 @@ def test_every_problem_counts_once():
       return {"reward": math.nan, "part": 100.0}  # of no part: it was not scored
     return {"reward": float(prompt < "2"), "part": 2.0}
 
-  found = call(reward, batch_size=3)
+  result = call(reward, batch_size=3)
   assert seen == [e.prompt for e in PROBLEMS]  # fillers of the last batch are not scored
-  told = found.estimates
-  assert found.accuracy == told["reward/mean"].mean == pytest.approx(2 / 6)
-  assert told["accuracy"].low < 2 / 6 < told["accuracy"].high
-  assert found.problems == 7 and told["unscorable"].mean == pytest.approx(1 / 7)
-  assert told["reward/part"] == (2.0, 2.0, 2.0)
-  assert len(found.samples) == 7 and found.samples[6].reward is None
+  metrics = result.estimates
+  assert result.accuracy == metrics["reward/mean"].mean == pytest.approx(2 / 6)
+  assert metrics["accuracy"].low < 2 / 6 < metrics["accuracy"].high
+  assert result.problems == 7 and metrics["unscorable"].mean == pytest.approx(1 / 7)
+  assert metrics["reward/part"] == (2.0, 2.0, 2.0)
+  assert len(result.samples) == 7 and result.samples[6].reward is None
   # One greedy completion: neither the batch nor the key plays a part in what is drawn.
   again = call(reward, batch_size=7, key=jax.random.key(5))
-  assert completions(again) == completions(found)
+  assert completions(again) == completions(result)
   assert {x: y.mean for x, y in again.estimates.items()} == {
-    x: y.mean for x, y in told.items()
+    x: y.mean for x, y in metrics.items()
   }
-  assert not [name for name in told if name.startswith("majority")]
+  assert not [name for name in metrics if name.startswith("majority")]
 
 
 def test_accuracy_is_the_score_of_that_name():
-  found = call(lambda *_: {"reward": 1.5, "accuracy": 0.25})
-  told = found.estimates
-  assert found.accuracy == 0.25 and told["reward/mean"].mean == 1.5
+  result = call(lambda *_: {"reward": 1.5, "accuracy": 0.25})
+  metrics = result.estimates
+  assert result.accuracy == 0.25 and metrics["reward/mean"].mean == 1.5
   # A quarter right is not right.
-  assert told["pass@1"].mean == 0.0 and told["reward/accuracy"].mean == 0.25
-  assert not any(sample.right for sample in found.samples)
+  assert metrics["pass@1"].mean == 0.0 and metrics["reward/accuracy"].mean == 0.25
+  assert not any(sample.right for sample in result.samples)
 
 
 def test_without_that_score_the_reward_tells_who_is_right():
-  found = call(lambda prompt, *_: {"reward": 2.1 if prompt < "2" else -0.5})
-  assert found.accuracy == found.estimates["pass@1"].mean == pytest.approx(2 / 7)
-  assert found.estimates["reward/mean"].mean == pytest.approx((2 * 2.1 - 5 * 0.5) / 7)
-  assert [sample.right for sample in found.samples] == [x.prompt < "2" for x in PROBLEMS]
+  result = call(lambda prompt, *_: {"reward": 2.1 if prompt < "2" else -0.5})
+  assert result.accuracy == result.estimates["pass@1"].mean == pytest.approx(2 / 7)
+  assert result.estimates["reward/mean"].mean == pytest.approx((2 * 2.1 - 5 * 0.5) / 7)
+  assert [sample.right for sample in result.samples] == [x.prompt < "2" for x in PROBLEMS]
 
 
 # Of 7 problems, 6 completions each: what happens to each is written down by hand, and the
@@ -121,7 +121,7 @@ class Script:
 
 def test_the_numbers_of_several_samples():
   script = Script()
-  found = call(
+  result = call(
     script.reward,
     batch_size=13,
     samples=6,
@@ -129,10 +129,10 @@ def test_the_numbers_of_several_samples():
     extract_answer=script.answer,
     keep=9,
   )
-  assert script.scored == script.read == 42 and len(found.samples) == 9
-  told = {name: x.mean for name, x in found.estimates.items()}
+  assert script.scored == script.read == 42 and len(result.samples) == 9
+  metrics = {name: x.mean for name, x in result.estimates.items()}
   ks = (1, 2, 4, 6)
-  assert list(told) == [
+  assert list(metrics) == [
     "accuracy",
     *(f"pass@{k}" for k in ks),
     *(f"majority@{k}" for k in ks[1:]),
@@ -144,9 +144,9 @@ def test_the_numbers_of_several_samples():
     "reward/part",
   ]
   means = [1 / 2, 0, 1, 1 / 2, 1 / 3, 1]  # the seventh problem could not be scored
-  assert told["accuracy"] == told["pass@1"] == pytest.approx(np.mean(means))
-  assert told["reward/mean"] == pytest.approx(2 * np.mean(means))
-  assert told["reward/part"] == 3
+  assert metrics["accuracy"] == metrics["pass@1"] == pytest.approx(np.mean(means))
+  assert metrics["reward/mean"] == pytest.approx(2 * np.mean(means))
+  assert metrics["reward/part"] == 3
 
   def choose(n, c, k):
     return 1 - math.comb(n - c, k) / math.comb(n, k)
@@ -154,33 +154,33 @@ def test_the_numbers_of_several_samples():
   counts = [(6, 3), (6, 0), (6, 6), (6, 3), (3, 1), (1, 1)]
   for k in ks:
     expected = np.mean([choose(n, c, k) for n, c in counts if n >= k])
-    assert told[f"pass@{k}"] == pytest.approx(expected, rel=1e-5)
+    assert metrics[f"pass@{k}"] == pytest.approx(expected, rel=1e-5)
   # In blocks of 2 the first problem has 77, 79, 89; the fourth -7, 87, 87; the fifth 78.
   pairs = [(1 + 1 / 2 + 0) / 3, 0, 1, (1 + 1 / 2 + 1 / 2) / 3, 1 / 2]
-  assert told["majority@2"] == pytest.approx(np.mean(pairs))
+  assert metrics["majority@2"] == pytest.approx(np.mean(pairs))
   # In blocks of 4: 7779 and -787; of all 6: 777989 and -78787.
-  assert told["majority@4"] == told["majority@6"] == pytest.approx(3 / 4)
-  assert told["unscorable"] == pytest.approx((3 + 5 + 6) / 42)
+  assert metrics["majority@4"] == metrics["majority@6"] == pytest.approx(3 / 4)
+  assert metrics["unscorable"] == pytest.approx((3 + 5 + 6) / 42)
 
 
 def test_draws_depend_on_key_problem_and_number_alone():
   sampled = {"samples": 3, "temperature": 1.0, "keep": 21}
-  found = call(tiny.any_reward, batch_size=21, **sampled)
+  result = call(tiny.any_reward, batch_size=21, **sampled)
   few = call(tiny.any_reward, batch_size=6, **sampled)
-  assert completions(few) == completions(found) and few.estimates == found.estimates
+  assert completions(few) == completions(result) and few.estimates == result.estimates
   first = call(tiny.any_reward, batch_size=6, problems=PROBLEMS[:2], **sampled)
-  assert completions(first) == completions(found)[:6]
+  assert completions(first) == completions(result)[:6]
   other = call(tiny.any_reward, batch_size=6, key=jax.random.key(4), **sampled)
-  assert all(x != y for x, y in zip(completions(other), completions(found), strict=True))
+  assert all(x != y for x, y in zip(completions(other), completions(result), strict=True))
   same = call(tiny.any_reward, problems=PROBLEMS[:1] * 7, batch_size=6, **sampled)
-  assert len(set(completions(same))) == len(set(completions(found))) == 21
+  assert len(set(completions(same))) == len(set(completions(result))) == 21
 
   # Length and truncation are those of the completions.
-  lengths = [len(sample.tokens) for sample in found.samples]
-  assert found.estimates["length"].mean == pytest.approx(np.mean(lengths))
-  cut = [not sample.finished for sample in found.samples]
-  assert found.estimates["truncated"].mean == pytest.approx(np.mean(cut))
-  assert "majority@2" not in found.estimates  # nobody reads answers
+  lengths = [len(sample.tokens) for sample in result.samples]
+  assert result.estimates["length"].mean == pytest.approx(np.mean(lengths))
+  cut = [not sample.finished for sample in result.samples]
+  assert result.estimates["truncated"].mean == pytest.approx(np.mean(cut))
+  assert "majority@2" not in result.estimates  # nobody reads answers
 
 
 def test_a_score_that_some_batches_lack():
@@ -188,8 +188,8 @@ def test_a_score_that_some_batches_lack():
     odd = {"odd": 3.0, "accuracy": 1.0} if prompt[0] in "13" else {}
     return {"reward": 0.5, **odd}
 
-  told = call(reward, batch_size=1).estimates
-  assert told["reward/odd"].mean == 3.0 and told["accuracy"].mean == 1.0
+  metrics = call(reward, batch_size=1).estimates
+  assert metrics["reward/odd"].mean == 3.0 and metrics["accuracy"].mean == 1.0
 
 
 @pytest.mark.parametrize(

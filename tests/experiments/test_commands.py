@@ -9,7 +9,7 @@ from tests.experiments.small import SMALL
 
 
 @pytest.mark.parametrize(
-  ("arguments", "told"),
+  ("arguments", "metrics"),
   [
     (
       ["--config.sampling.temperatur=1"],
@@ -44,9 +44,9 @@ from tests.experiments.small import SMALL
     (["stray"], "unexpected argument 'stray'"),
   ],
 )
-def test_bad_settings_get_a_message(call, tmp_path, arguments, told):
+def test_bad_settings_get_a_message(call, tmp_path, arguments, metrics):
   done = call("train", f"--workdir={tmp_path / 'run'}", *arguments)
-  assert done.returncode != 0 and re.search(told, done.stderr), done.stderr[-2000:]
+  assert done.returncode != 0 and re.search(metrics, done.stderr), done.stderr[-2000:]
   assert "Traceback" not in done.stderr
 
 

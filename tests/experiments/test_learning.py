@@ -30,6 +30,6 @@ def test_the_default_job_from_forgetful_to_right(tmp_path):
 @pytest.mark.slow
 def test_every_preset_learns_from_the_same_warm_start(tmp_path):
   results = compare(tmp_path, {preset.__name__: [0] for preset in presets.ALL})
-  for name, (told,) in results.items():
-    assert told["accuracy"] >= 0.9, name
-    assert told["completions"] is not None, name
+  for name, (metrics,) in results.items():
+    assert metrics["accuracy"] >= 0.9, name
+    assert metrics["completions"] is not None, name

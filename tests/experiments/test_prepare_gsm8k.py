@@ -117,12 +117,12 @@ def test_tensorflow_is_not_loaded_where_it_is_installed(data_dir, tmp_path):
 
 def test_what_is_not_there_is_said(data_dir, tmp_path):
   folder = str(data_dir)
-  for name, split, told in (
+  for name, split, metrics in (
     ("gsm8k", "dev", "Unknown split 'dev'. Should be one of .'train', 'test'."),
     ("gsm9k", "train", "has no dataset 'gsm9k'"),
     ("gsm8k:2.0.0", "train", "can't be read"),
   ):
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=metrics):
       tfds(name, split, folder)
   made = tmp_path / "gsm8k" / "1.0.0"
   made.mkdir(parents=True)

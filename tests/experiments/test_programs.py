@@ -115,8 +115,8 @@ def test_stopped_half_way_and_given_again(trained, call, tmp_path, number):
     assert process.returncode == -signal.SIGKILL
   else:
     assert process.returncode == 130 and "Traceback" not in errors.read_text()
-    told = r"Interrupted at step \d+ of 30; a checkpoint is saved"
-    assert re.search(told, out.read_text())
+    metrics = r"Interrupted at step \d+ of 30; a checkpoint is saved"
+    assert re.search(metrics, out.read_text())
   done = call("train", f"--workdir={workdir}", *SMALL)
   assert done.returncode == 0, done.stderr[-3000:]
   ours, theirs = params(workdir), params(trained[0])
@@ -132,22 +132,22 @@ def test_evaluate(trained, call, tmp_path):
   settings = [f"--workdir={trained[0]}", "--problems=8", "--batch_size=3"]
   done = call("evaluate", *settings, f"--output={output}")
   assert done.returncode == 0, done.stderr[-3000:]
-  line, titles, *table, told = done.stdout.splitlines()
+  line, titles, *table, metrics = done.stdout.splitlines()
   assert "of 8 problems of grpo/held_out; completions of each: one, greedy" in line
-  assert output.read_text() == told + "\n"
-  told = json.loads(told)
-  assert (told["problems"], told["step"], told["samples"]) == (8, 30, 1)
-  assert told["stage"] == "reinforcement"
+  assert output.read_text() == metrics + "\n"
+  metrics = json.loads(metrics)
+  assert (metrics["problems"], metrics["step"], metrics["samples"]) == (8, 30, 1)
+  assert metrics["stage"] == "reinforcement"
   scheduled = {x.removeprefix("eval/"): y for x, y in last.items() if x[:5] == "eval/"}
-  found = told["estimates"]
-  assert {"accuracy", "pass@1", "length", "truncated", "reward/format"} < found.keys()
-  for name, estimate in found.items():
+  result = metrics["estimates"]
+  assert {"accuracy", "pass@1", "length", "truncated", "reward/format"} < result.keys()
+  for name, estimate in result.items():
     assert estimate["mean"] == pytest.approx(scheduled[name], rel=1e-6), name
     assert estimate["low"] <= estimate["mean"] <= estimate["high"]
   rows = {row.split()[0]: [float(x) for x in row.split()[1:]] for row in table}
-  assert titles.split() == ["mean", "95", "%", "interval"] and list(rows) == list(found)
+  assert titles.split() == ["mean", "95", "%", "interval"] and list(rows) == list(result)
   for name, numbers in rows.items():
-    assert numbers == pytest.approx(list(found[name].values()), abs=6e-5)
+    assert numbers == pytest.approx(list(result[name].values()), abs=6e-5)
 
 
 def test_evaluate_on_a_file_with_several_samples(trained, call, tmp_path):
@@ -163,11 +163,11 @@ def test_evaluate_on_a_file_with_several_samples(trained, call, tmp_path):
   settings += ["--samples=4", "--temperature=1.0", "--problems=0", "--seed=3"]
   done = call("evaluate", *settings)
   assert done.returncode == 0, done.stderr[-3000:]
-  told = json.loads(done.stdout.splitlines()[-1])
-  assert told == json.loads(output.read_text()) and told["data/held_out"] == 40
+  metrics = json.loads(done.stdout.splitlines()[-1])
+  assert metrics == json.loads(output.read_text()) and metrics["data/held_out"] == 40
   line = done.stdout.splitlines()[0]
   assert "of 40 problems of sums/held_out; completions of each: 4 at tempera" in line
-  mean = {name: estimate["mean"] for name, estimate in told["estimates"].items()}
+  mean = {name: estimate["mean"] for name, estimate in metrics["estimates"].items()}
   assert 0.2 < mean["accuracy"] == pytest.approx(mean["pass@1"])
   assert mean["pass@1"] < mean["pass@2"] < mean["pass@4"] <= 1
   # Of two that disagree one is drawn: they are right as often as one alone.
@@ -199,13 +199,13 @@ def test_solve_rates(trained, call, tmp_path):
   settings = [f"--workdir={trained[0]}", f"--output={path}", "--problems=6", "--samples=4"]
   done = call("solve_rates", *settings)
   assert done.returncode == 0, done.stderr[-3000:]
-  told = re.search(
+  metrics = re.search(
     r"30 of 30: of 6 problems (\d) were never solved, (\d) sometimes, (\d) always, and 0",
     done.stdout,
   )
   rates = read_solve_rates(path)
-  assert len(rates) == sum(map(int, told.groups())) == 6
-  assert sum(rate == 1 for rate in rates.values()) == int(told[3])
+  assert len(rates) == sum(map(int, metrics.groups())) == 6
+  assert sum(rate == 1 for rate in rates.values()) == int(metrics[3])
 
 
 def test_sample(trained, call):
@@ -282,8 +282,8 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
   assert done.returncode == 0, done.stderr[-3000:]
   assert "0.0% of 3 problems of gsm8k/held_out" in done.stdout
   # It goes on to the limit of that config, which is not the one that it was trained with.
-  told = json.loads(done.stdout.splitlines()[-1])["estimates"]
-  assert (told["length"]["mean"], told["truncated"]["mean"]) == (32, 1)
+  metrics = json.loads(done.stdout.splitlines()[-1])["estimates"]
+  assert (metrics["length"]["mean"], metrics["truncated"]["mean"]) == (32, 1)
 
 
 def test_bad_folders_get_a_message(trained, call, tmp_path):
@@ -308,9 +308,9 @@ def test_bad_folders_get_a_message(trained, call, tmp_path):
     ),
     (("sample", f"--workdir={tmp_path}"), "has no config.json"),
   ]
-  for (program, *arguments), told in cases:
+  for (program, *arguments), metrics in cases:
     done = call(program, *arguments)
-    assert done.returncode != 0 and re.search(told, done.stderr), done.stderr[-2000:]
+    assert done.returncode != 0 and re.search(metrics, done.stderr), done.stderr[-2000:]
     assert "Traceback" not in done.stderr
 
 

@@ -70,7 +70,7 @@ def main(fsdp: int, model: int, rank: int) -> None:
   )
   rollout = jax.device_put(tiny.rollout(n=16, group=2), place)
   feedback = jax.device_put(tiny.feedback(n=16, group=2), place)
-  state, told = step(state, rollout, feedback)
+  state, reported = step(state, rollout, feedback)
   gradient = jax.tree.map(lambda a, b: a - b, start, jax.device_get(state.params))
   state, _ = step(state, rollout, feedback)
   assert step._cache_size() == 1  # the second step is the first one's program
@@ -84,7 +84,7 @@ def main(fsdp: int, model: int, rank: int) -> None:
     "drawn": np.asarray(drawn.tokens).tolist(),
     "queued": np.asarray(queued.tokens).tolist(),
     "evaluated": [sample.completion for sample in evaluated.samples],
-    "metrics": {name: float(value) for name, value in told.metrics.items()}
+    "metrics": {name: float(value) for name, value in reported.metrics.items()}
     | {f"supervised/{name}": value.item() for name, value in taught.items()},
     "gradient": [np.asarray(x).ravel()[:64].tolist() for x in jax.tree.leaves(gradient)],
   }

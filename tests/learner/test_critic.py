@@ -54,17 +54,17 @@ def same(a, b):
 
 def test_pretraining_moves_the_critic_alone(critic_step):
   state, start = fresh(), fresh()
-  told = []
+  reported = []
   for _ in range(40):
     state, update = critic_step(state, ROLLOUT, FEEDBACK)
-    told.append({name: float(value) for name, value in update.metrics.items()})
+    reported.append({name: float(value) for name, value in update.metrics.items()})
   for name in ("params", "opt_state", "ref_params"):
     assert same(vars(state)[name], vars(start)[name]), name
   assert not same(state.critic_params, start.critic_params)
-  assert told[0]["value/explained_variance"] == pytest.approx(0, abs=1e-5)  # all zeros
-  assert told[0]["value/mean"] == 0 and told[0]["grad_norm"] == 0
-  assert told[-1]["value/loss"] < 0.3 * told[0]["value/loss"]
-  assert told[-1]["value/explained_variance"] > 0.5
+  assert reported[0]["value/explained_variance"] == pytest.approx(0, abs=1e-5)  # all zeros
+  assert reported[0]["value/mean"] == 0 and reported[0]["grad_norm"] == 0
+  assert reported[-1]["value/loss"] < 0.3 * reported[0]["value/loss"]
+  assert reported[-1]["value/explained_variance"] > 0.5
   assert critic_step._cache_size() == 1
 
 

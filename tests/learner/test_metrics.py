@@ -17,7 +17,7 @@ MASK = np.asarray(ROLLOUT.action_mask)
 OLD = ROLLOUT.logp + 0.5 * (VALUES - 0.4) * MASK  # the trainer sees it otherwise
 
 
-def told(algorithm, old=OLD):
+def computed(algorithm, old=OLD):
   values = VALUES if algorithm.critic else None
   batch = algorithms.prepare(
     algorithm, ROLLOUT, FEEDBACK, old, old - 0.2 * MASK, values=values
@@ -30,7 +30,7 @@ def mean(x):
 
 
 def test_of_a_batch():
-  batch, metrics = told(algorithms.grpo())
+  batch, metrics = computed(algorithms.grpo())
   assert metrics["advantage/mean_abs"] == pytest.approx(mean(np.abs(batch.advantages)))
   assert metrics["ratio/first_step"] == pytest.approx(
     mean(np.exp(OLD - ROLLOUT.logp)), rel=1e-5
@@ -41,7 +41,7 @@ def test_of_a_batch():
 
 
 def test_of_a_critic():
-  batch, metrics = told(algorithms.ppo())
+  batch, metrics = computed(algorithms.ppo())
   v, r = np.asarray(VALUES)[MASK], np.asarray(batch.targets)[MASK]
   assert metrics["value/mean"] == pytest.approx(v.mean(), rel=1e-5)
   expected = 1 - np.var(r - v) / np.var(r)
@@ -65,12 +65,12 @@ def test_of_a_correction():
     parts.SequenceTruncatedWeights(),
   ):
     algorithm = dataclasses.replace(algorithms.grpo(), sampler_correction=part)
-    batch, metrics = told(algorithm)
+    batch, metrics = computed(algorithm)
     w = np.asarray(batch.sampler_weights)[MASK]
     expected = w.sum() ** 2 / (w.size * (w**2).sum())
-    found = metrics["correction/effective_sample_size"]
-    assert found == pytest.approx(expected, rel=1e-4) and found < 0.9999
-    _, same = told(algorithm, old=ROLLOUT.sample_logp)
+    result = metrics["correction/effective_sample_size"]
+    assert result == pytest.approx(expected, rel=1e-4) and result < 0.9999
+    _, same = computed(algorithm, old=ROLLOUT.sample_logp)
     assert same["correction/effective_sample_size"] == pytest.approx(1)
 
 
@@ -78,7 +78,7 @@ def test_of_an_update():
   # Ratios of 0.6 and 1.5, half each; with the advantages as they are both bounds act.
   logp = OLD + jnp.where(VALUES > 0.5, np.log(1.5), np.log(0.6)) * MASK
   algorithm = algorithms.grpo()
-  batch, _ = told(algorithm)
+  batch, _ = computed(algorithm)
   _, sums = algorithms.loss(algorithm, logp, batch, 0.04)
   one = {"sums": sums, "entropy": jnp.float32(7.0), "tokens": jnp.sum(batch.loss_mask)}
   metrics = update_metrics(algorithm, **one)

@@ -59,20 +59,20 @@ def test_split_is_undone_by_join():
 
 
 def test_first_update_is_on_policy():
-  _, told = update(algorithms.grpo(), rollout=on_policy())
-  assert told["ratio/clip_fraction"] == 0 and told["kl/ref"] == 0
-  assert told["ratio/sampler_error"] < 1e-6
+  _, metrics = update(algorithms.grpo(), rollout=on_policy())
+  assert metrics["ratio/clip_fraction"] == 0 and metrics["kl/ref"] == 0
+  assert metrics["ratio/sampler_error"] < 1e-6
   # At ratio 1 the surrogate's value is the mean advantage, which sequence means make 0.
-  assert told["loss"] == pytest.approx(0, abs=1e-5)
-  assert told["loss/policy"] + 0.04 * told["loss/kl"] == pytest.approx(float(told["loss"]))
-  assert told["loss/policy"] + 0.04 * told["loss/kl"] == pytest.approx(float(told["loss"]))
+  assert metrics["loss"] == pytest.approx(0, abs=1e-5)
+  parts = metrics["loss/policy"] + 0.04 * metrics["loss/kl"]
+  assert parts == pytest.approx(float(metrics["loss"]))
   _, wrong = update(algorithms.grpo())  # made-up sampler log-probs
   assert wrong["ratio/sampler_error"] > 0.1
 
 
 def test_temperature_is_the_policys():
-  _, told = update(algorithms.grpo(), rollout=on_policy(0.5), temperature=0.5)
-  assert told["ratio/sampler_error"] == pytest.approx(0, abs=1e-6)
+  _, metrics = update(algorithms.grpo(), rollout=on_policy(0.5), temperature=0.5)
+  assert metrics["ratio/sampler_error"] == pytest.approx(0, abs=1e-6)
   _, forgotten = update(algorithms.grpo(), rollout=on_policy(0.5))
   assert forgotten["ratio/sampler_error"] > 0.1
 
@@ -81,11 +81,11 @@ def test_temperature_is_the_policys():
 def test_epochs_and_minibatches(epochs, minibatches):
   adam = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=0))
   algorithm = algorithms.grpo(epochs=epochs, minibatches=minibatches)
-  state, told = update(algorithm, optimizer=adam)
+  state, metrics = update(algorithm, optimizer=adam)
   counts = optax.tree.get_all_with_path(state.opt_state, "count")
   assert {int(count) for _, count in counts} == {epochs * minibatches}
   # Only what comes after the first optimizer step is off-policy.
-  assert (told["ratio/clip_fraction"] > 0) == (epochs * minibatches > 1)
+  assert (metrics["ratio/clip_fraction"] > 0) == (epochs * minibatches > 1)
 
 
 def test_minibatches_estimate_the_same_gradient():
@@ -110,8 +110,8 @@ def test_penalty_pulls_towards_the_reference():
   state, first = step(state.replace(params=away), ROLLOUT, silent)
   _, second = step(state, ROLLOUT, silent)
   assert 0 < second.metrics["kl/ref"] < first.metrics["kl/ref"]
-  still, told = update(algorithms.grpo(kl_coef=0.0), feedback=silent)
-  assert told["kl/coef"] == 0 and told["grad_norm"] == 0
+  still, reported = update(algorithms.grpo(kl_coef=0.0), feedback=silent)
+  assert reported["kl/coef"] == 0 and reported["grad_norm"] == 0
   assert_same(still.params, tiny.state(algorithm).params)
 
 
@@ -120,8 +120,8 @@ def test_adaptive_coefficient_moves_with_the_state():
     algorithms.rloo(),
     kl=algorithms.KLPenalty(kl.k1, kl.AdaptiveController(0.1, 1.0, 160), "reward"),
   )
-  state, told = update(algorithm)  # at the reference: divergence 0, below the target
-  assert told["kl/coef"] == pytest.approx(0.1)
+  state, metrics = update(algorithm)  # at the reference: divergence 0, below the target
+  assert metrics["kl/coef"] == pytest.approx(0.1)
   assert state.kl_state == pytest.approx(0.1 * (1 - 0.2 * 16 / 160))
 
 
@@ -133,8 +133,8 @@ def test_adaptive_coefficient_follows_its_anchor():
     penalty = algorithms.KLPenalty(kl.k3, controller, "loss", anchor)
     algorithm = dataclasses.replace(algorithms.grpo(epochs=3), kl=penalty)
     kept = LearnerConfig(keep_reference=True)
-    state, told = update(algorithm, optimizer=rates, config=kept)
-    assert told["kl/ref"] == 0 and told["kl/old"] > 1e-4
+    state, metrics = update(algorithm, optimizer=rates, config=kept)
+    assert metrics["kl/ref"] == 0 and metrics["kl/old"] > 1e-4
     assert state.kl_state == pytest.approx(0.1 * expected)
 
 
@@ -156,8 +156,8 @@ def test_nothing_scorable_is_no_update():
     rewards=jnp.full_like(FEEDBACK.rewards, jnp.nan),
     valid=jnp.zeros_like(FEEDBACK.valid),
   )
-  state, told = update(algorithms.grpo(), feedback=nothing)
-  assert told["loss"] == 0 and told["grad_norm"] == 0
+  state, metrics = update(algorithms.grpo(), feedback=nothing)
+  assert metrics["loss"] == 0 and metrics["grad_norm"] == 0
   assert_same(state.params, tiny.state(algorithms.grpo()).params)
 
 

@@ -67,7 +67,7 @@ def test_moments_and_clipping():
 
 
 @pytest.mark.parametrize(
-  ("options", "told"),
+  ("options", "metrics"),
   [
     ({"learning_rate": -1.0}, "learning_rate is -1.0"),
     ({"learning_rate": float("nan")}, "learning_rate is nan"),
@@ -75,8 +75,8 @@ def test_moments_and_clipping():
     ({"warmup_steps": 5, "decay_steps": 5}, "decay_steps is 5"),
   ],
 )
-def test_bad_settings(options, told):
-  with pytest.raises(ValueError, match=told):
+def test_bad_settings(options, metrics):
+  with pytest.raises(ValueError, match=metrics):
     OptimizerConfig(**options)
 
 

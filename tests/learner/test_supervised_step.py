@@ -75,7 +75,7 @@ def objective():
   params = tiny.params()
 
   @jax.jit
-  def found(rows, constant):
+  def result(rows, constant):
     def loss(params, weights):
       logp = row_logp(tiny.MODEL, params, rows)
       return -jnp.sum(jnp.where(rows.learned, weights * logp, 0.0))
@@ -84,7 +84,7 @@ def objective():
     both = [jax.value_and_grad(loss)(params, w) for w in (mean, fixed)]
     return both, row_logp(tiny.MODEL, params, rows)
 
-  return found
+  return result
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -149,12 +149,12 @@ def test_microbatches_and_empty_rows_change_nothing():
   for parts in (1, 3):
     step = make_supervised_step(learner, normalize_constant=4.0, microbatches=parts)
     results.append(step(tiny.state(algorithms.grpo(), optax.sgd(1.0)), rows))
-  (one, told), (three, again) = results
-  for name, value in told.items():
+  (one, metrics), (three, again) = results
+  for name, value in metrics.items():
     assert again[name] == pytest.approx(float(value), rel=1e-5), name
-  assert told["demonstrations"] == COUNT
-  assert told["tokens/learned"] == rows.learned.sum()
-  assert told["tokens/padding"] == pytest.approx((rows.segments == 0).mean())
+  assert metrics["demonstrations"] == COUNT
+  assert metrics["tokens/learned"] == rows.learned.sum()
+  assert metrics["tokens/padding"] == pytest.approx((rows.segments == 0).mean())
   for a, b in zip(*(jax.tree.leaves(s.params) for s in (one, three)), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
@@ -168,8 +168,8 @@ def test_learns_and_is_traced_once():
   rows = rows_of([[text] for text in demonstrations(0)], PROMPT + LENGTH, COUNT)
   losses = []
   for _ in range(30):
-    state, told = step(state, rows)
-    losses.append(float(told["loss"]))
+    state, metrics = step(state, rows)
+    losses.append(float(metrics["loss"]))
   assert losses[0] == pytest.approx(np.log(260), rel=0.2)
   assert losses[-1] < 0.5 * losses[0]
   assert step._cache_size() == 1

@@ -103,17 +103,17 @@ def test_chunks_change_nothing(preset):
   assert batches == (2 if preset is algorithms.dapo else 1)
   for chunks in (2, 4):
     scoring = ScoringConfig(pipeline_chunks=chunks)
-    found = collect(preset(), graded(True), scoring=scoring)
-    assert found[0].results.texts == whole.results.texts
-    assert found[0].prompts.examples == whole.prompts.examples
-    ours, theirs = vars(found[0].rollout), vars(whole.rollout)
+    result = collect(preset(), graded(True), scoring=scoring)
+    assert result[0].results.texts == whole.results.texts
+    assert result[0].prompts.examples == whole.prompts.examples
+    ours, theirs = vars(result[0].rollout), vars(whole.rollout)
     for name in ours.keys() - {"logp", "sample_logp"}:
       np.testing.assert_array_equal(ours[name], theirs[name])
     np.testing.assert_allclose(ours["logp"], theirs["logp"], atol=1e-5)
     assert ours["tokens"].sharding == theirs["tokens"].sharding
-    np.testing.assert_equal(vars(found[1]), vars(feedback))
-    np.testing.assert_equal(found[2] | times(metrics), metrics)
-    assert found[3] == batches
+    np.testing.assert_equal(vars(result[1]), vars(feedback))
+    np.testing.assert_equal(result[2] | times(metrics), metrics)
+    assert result[3] == batches
 
 
 def times(metrics):

@@ -47,14 +47,14 @@ def expected():
 
 def test_what_was_cut_is_not_scored(expected):
   finished = np.asarray(ROLLOUT.finished)
-  found = np.asarray(model_rewards(MODEL, PARAMS, ROLLOUT, -2.5, microbatches=2))
-  np.testing.assert_allclose(found[finished], expected[finished], rtol=1e-5, atol=1e-6)
-  assert np.all(found[~finished] == -2.5)
-  assert len(np.unique(found)) == finished.sum() + 1
+  result = np.asarray(model_rewards(MODEL, PARAMS, ROLLOUT, -2.5, microbatches=2))
+  np.testing.assert_allclose(result[finished], expected[finished], rtol=1e-5, atol=1e-6)
+  assert np.all(result[~finished] == -2.5)
+  assert len(np.unique(result)) == finished.sum() + 1
   # Not even a model that fails on everything says anything of them.
   broken = jax.tree.map(lambda x: x * jnp.nan, PARAMS)
-  found = np.asarray(model_rewards(MODEL, broken, ROLLOUT, -2.5, microbatches=2))
-  assert np.all(np.isnan(found[finished])) and np.all(found[~finished] == -2.5)
+  result = np.asarray(model_rewards(MODEL, broken, ROLLOUT, -2.5, microbatches=2))
+  assert np.all(np.isnan(result[finished])) and np.all(result[~finished] == -2.5)
 
 
 def results(rewards, valid, **scores):
@@ -75,29 +75,29 @@ FUNCTION = results([1.0, 0.0, 9.0, 1.0], [True, True, False, True], accuracy=[1,
 
 
 def test_weights_of_function_and_model():
-  found = combined(
+  result = combined(
     RewardModelConfig("model", weight=2.0, function_weight=3.0), FUNCTION, TOLD, FINISHED
   )
-  assert found.valid.tolist() == [[True, False, False, True]]
-  assert found.rewards.tolist() == [[3.0 + 1.0, 0.0, 0.0, 3.0 - 2.0]]
-  assert found.reasons.tolist() == [["", "nan", "timeout", ""]]
-  assert found.detail == "timeout: slow"
+  assert result.valid.tolist() == [[True, False, False, True]]
+  assert result.rewards.tolist() == [[3.0 + 1.0, 0.0, 0.0, 3.0 - 2.0]]
+  assert result.reasons.tolist() == [["", "nan", "timeout", ""]]
+  assert result.detail == "timeout: slow"
   nan = np.nan
-  np.testing.assert_array_equal(found.scores["model"], [[0.5, nan, nan, nan]])
-  np.testing.assert_array_equal(found.scores["function"], [[1.0, nan, nan, 1.0]])
-  np.testing.assert_array_equal(found.scores["accuracy"], [[1.0, nan, nan, 0.0]])
+  np.testing.assert_array_equal(result.scores["model"], [[0.5, nan, nan, nan]])
+  np.testing.assert_array_equal(result.scores["function"], [[1.0, nan, nan, 1.0]])
+  np.testing.assert_array_equal(result.scores["accuracy"], [[1.0, nan, nan, 0.0]])
 
 
 def test_what_is_only_looked_at_spoils_nothing():
-  found = combined(
+  result = combined(
     RewardModelConfig("model", function_weight=0.0), FUNCTION, TOLD, FINISHED
   )
-  assert found.rewards.tolist() == [[0.5, 0.0, 2.0, -1.0]]
-  assert found.reasons.tolist() == [["", "nan", "", ""]]
-  assert found.detail == "nan: the reward model's score is nan"
-  found = combined(RewardModelConfig("model", weight=0.0), FUNCTION, TOLD, FINISHED)
-  assert found.rewards.tolist() == [[1.0, 0.0, 0.0, 1.0]]
-  assert found.reasons.tolist() == [["", "", "timeout", ""]]
+  assert result.rewards.tolist() == [[0.5, 0.0, 2.0, -1.0]]
+  assert result.reasons.tolist() == [["", "nan", "", ""]]
+  assert result.detail == "nan: the reward model's score is nan"
+  result = combined(RewardModelConfig("model", weight=0.0), FUNCTION, TOLD, FINISHED)
+  assert result.rewards.tolist() == [[1.0, 0.0, 0.0, 1.0]]
+  assert result.reasons.tolist() == [["", "", "timeout", ""]]
   with pytest.raises(UserError, match="returned a score named 'model'; with a reward"):
     combined(RewardModelConfig(), results([1.0], [True], model=[1.0]), TOLD, FINISHED)
 

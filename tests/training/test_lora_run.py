@@ -62,17 +62,17 @@ def stepped():
   """The state before and after three steps, and what they told."""
   shardings = shardings_of(abstract_state(LEARNER, make_mesh()))
   step = make_policy_step(LEARNER, shardings)
-  state, told = init_state(LEARNER, make_mesh(), seed=0), []
+  state, reported = init_state(LEARNER, make_mesh(), seed=0), []
   start = jax.tree.map(np.asarray, state.replace(key=()))
   for _ in range(3):
     state, update = step(state, ROLLOUT, FEEDBACK)
-    told.append({name: float(value) for name, value in update.metrics.items()})
+    reported.append({name: float(value) for name, value in update.metrics.items()})
   assert step._cache_size() == 1
-  return start, state, told
+  return start, state, reported
 
 
 def test_adapters_alone_learn(stepped):
-  start, state, told = stepped
+  start, state, metrics = stepped
   assert same(start.base, state.base) and same(start.ref_params, state.ref_params)
   moved = [
     float(jnp.abs(a - b).max())
@@ -81,7 +81,9 @@ def test_adapters_alone_learn(stepped):
     )
   ]
   assert min(moved) > 0
-  assert told[0]["kl/ref"] == 0 < told[1]["kl/ref"]  # the reference is the base as it was
+  assert (
+    metrics[0]["kl/ref"] == 0 < metrics[1]["kl/ref"]
+  )  # the reference is the base as it was
   # What earned more than its group has become likelier.
   logp = jax.jit(lambda params: completion_logp(tiny.MODEL, params, ROLLOUT)[0])
   change = logp(apply(LORA, state.base, state.params)) - logp(state.base)
@@ -115,11 +117,13 @@ def test_a_run_and_its_policy(run):
   assert any(bool(jnp.any(x)) for x in jax.tree.leaves(_b(state.ref_params)))
   assert not same(state.params, state.ref_params)
   expected = merge(LORA, state.base, state.params)
-  for found in (
+  for result in (
     load_policy(CONFIG, workdir).params,
     load_params(tiny.MODEL, make_mesh(), workdir),
   ):
-    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    for ours, theirs in zip(
+      jax.tree.leaves(result), jax.tree.leaves(expected), strict=True
+    ):
       np.testing.assert_allclose(ours, theirs, atol=1e-6)
   with pytest.raises(UserError, match=r"does not fit the configuration: base\..* absent"):
     load_policy(dataclasses.replace(CONFIG, lora=LoraConfig()), workdir)

@@ -22,9 +22,9 @@ def test_operations_are_two_a_weight_and_those_of_attention():
 def test_functions_take_turns_after_a_warm_up():
   called = []
   calls = {name: lambda name=name: called.append(name) for name in "ab"}
-  found = measure(calls, rounds=3)
+  result = measure(calls, rounds=3)
   assert called == ["a", "b", *"ab" * 3]
-  assert all(x.cpu >= 0 and 0 <= x.wall < 60 for x in found.values())
+  assert all(x.cpu >= 0 and 0 <= x.wall < 60 for x in result.values())
 
 
 def test_table():
