@@ -46,15 +46,19 @@ def _decay(name: str, x: Array | float, mask: Array) -> Array:
 
 def _accumulate(terms: Array, mask: Array, decay: Array) -> Array:
   """`y_t = x_t + decay * y_next` over the actions of the last axis; 0 where masked."""
-
-  def step(later: Array, entry: tuple[Array, Array]) -> tuple[Array, Array]:
-    term, is_action = entry
-    total = jnp.where(is_action, term + decay * later, later)
-    return total, total
-
   entries = tuple(jnp.moveaxis(x, -1, 0) for x in (terms, mask))
-  _, totals = jax.lax.scan(step, jnp.zeros_like(entries[0][0]), entries, reverse=True)
+  start = jnp.zeros_like(entries[0][0]), decay
+  _, totals = jax.lax.scan(_accumulate_step, start, entries, reverse=True)
   return select(jnp.moveaxis(totals, 0, -1), mask)
+
+
+def _accumulate_step(
+  carry: tuple[Array, Array], entry: tuple[Array, Array]
+) -> tuple[tuple[Array, Array], Array]:
+  # A function of the module: outside of a jit, a closure would be compiled at every call.
+  (later, decay), (term, is_action) = carry, entry
+  total = jnp.where(is_action, term + decay * later, later)
+  return (total, decay), total
 
 
 def _next_action(mask: Array) -> Array:

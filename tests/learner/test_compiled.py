@@ -20,7 +20,7 @@ from pgax.learner import (
 )
 from pgax.learner.state import abstract_state
 from pgax.models.lora import LoraConfig
-from pgax.training import RunConfig
+from pgax.training import RunConfig, SupervisedConfig
 from tests import tiny
 
 CONFIG = StepConfig(tiny.CONFIG, algorithms.grpo(), supervised_microbatches=2)
@@ -119,7 +119,7 @@ def test_at_most_six_calls_lie_between_the_loop_and_the_loss(tmp_path):
       return algorithms.parts.Clipped()(logp, batch)
 
   algorithm = dataclasses.replace(algorithms.grpo(), surrogate=Spy())
-  config = tiny.run_config(algorithm=algorithm, steps=1)
+  config = tiny.run_config(algorithm=algorithm, steps=1, supervised=SupervisedConfig())
   train(config, byte_tokenizer(), tmp_path, progress=False)
   stack = max(stacks, key=len)
   calls = stack[stack.index("run_stage") + 1 : stack.index("loss") + 1]
