@@ -4,6 +4,7 @@ The table is generated from the algorithms themselves. `docs/presets.md` is its 
 test compares the two.
 """
 
+import argparse
 import dataclasses
 import inspect
 import re
@@ -105,4 +106,5 @@ def table() -> str:
 
 
 if __name__ == "__main__":
+  argparse.ArgumentParser(description=__doc__).parse_args()  # there are no options
   print(table(), end="")

@@ -148,7 +148,12 @@ def _check_overrides(
   if not Path(path).is_file():
     known = ", ".join(sorted(p.name for p in CONFIGS.glob("[a-z]*.py")))
     raise UserError(f"config file {path} does not exist; those in {CONFIGS} are: {known}")
-  make = runpy.run_path(path).get("get_config")
+  try:
+    make = runpy.run_path(path).get("get_config")
+  except Exception as error:  # a file of the user's may raise anything
+    raise UserError(
+      f"config file {path} can't be loaded: {type(error).__name__}: {error}"
+    ) from None
   if make is None:
     raise UserError(f"config file {path} has no function get_config()")
   if overrides:
@@ -162,7 +167,8 @@ def _check_override(config: ConfigDict, name: str, path: str) -> None:
   where, part, kind = "config", config, ConfigDict
   for key in name.split(".")[1:]:
     if not isinstance(part, ConfigDict) or key not in part:
-      check_names([name.removeprefix("config.")], RENAMED_RUN | RENAMED_PREFERENCES)
+      renamed = RENAMED_RUN if "algorithm" in config else RENAMED_PREFERENCES
+      check_names([name.removeprefix("config.")], renamed)
       allowed = ", ".join(sorted(part)) if isinstance(part, ConfigDict) else "no keys"
       raise UserError(f"{where} has no key {key!r}; allowed are {allowed}")
     where, kind, part = f"{where}.{key}", part.get_type(key), part[key]

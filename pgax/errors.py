@@ -1,6 +1,8 @@
 """Errors that a user can fix, and checks of settings that raise them."""
 
+import dataclasses
 import math
+import numbers
 
 
 class UserError(ValueError):
@@ -8,17 +10,22 @@ class UserError(ValueError):
 
 
 def check_at_least(config: object, minimum: float, *names: str) -> None:
-  """Checks that settings are finite and not below a minimum.
+  """Checks that settings are finite numbers, and not below a minimum.
 
   Args:
-    config: object that has the settings as attributes.
+    config: dataclass of the settings; those annotated `int` must be whole numbers.
     minimum: smallest value that is allowed.
     *names: names of the settings.
 
   Raises:
-    ValueError: for the first setting that is out of its range.
+    ValueError: for the first setting that is no number, or out of its range.
   """
+  types = {field.name: field.type for field in dataclasses.fields(config)}
   for name in names:
     value = vars(config)[name]
+    kind = numbers.Integral if types[name] is int else numbers.Real
+    if not isinstance(value, kind) or isinstance(value, bool):
+      whole = "whole " if kind is numbers.Integral else ""
+      raise ValueError(f"{name} is {value!r}; it must be a {whole}number")
     if not minimum <= value < math.inf:  # also rejects nan
       raise ValueError(f"{name} is {value}; it must be at least {minimum}, and finite")

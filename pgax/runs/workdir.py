@@ -25,7 +25,8 @@ def open_workdir(workdir: Path, config: Mapping, free: Collection[str] = ()) -> 
   Args:
     workdir: the folder; new, empty, or of an earlier start of the same run.
     config: configuration of the run, as JSON values; saved as `config.json`.
-    free: dotted names of settings that a run may change when it continues.
+    free: dotted names of settings, or of groups of them, that a run may change when it
+      continues.
 
   Raises:
     UserError: if the folder can't be written, holds other files, or holds a run with
@@ -67,20 +68,28 @@ def read_config(workdir: Path) -> dict | None:
     The configuration as JSON values; None if the folder has none.
 
   Raises:
-    UserError: if the file is not JSON.
+    UserError: if the file is not a JSON object.
   """
   path = workdir / CONFIG
   if not path.is_file():
     return None
   try:
-    return json.loads(path.read_text(encoding="utf-8"))
+    config = json.loads(path.read_text(encoding="utf-8"))
   except ValueError as error:
     raise UserError(f"{path} is not the configuration of a run: {error}") from None
+  if not isinstance(config, dict):
+    raise UserError(
+      f"{path} is not the configuration of a run: it holds a {type(config).__name__} and "
+      "not an object"
+    )
+  return config
 
 
 def _compare(workdir: Path, saved: Mapping, given: Mapping, free: Collection[str]) -> None:
-  missing = object()
-  for name in sorted((saved.keys() | given.keys()) - set(free)):
+  missing, groups = object(), tuple(f"{name}." for name in free)
+  for name in sorted(saved.keys() | given.keys()):
+    if name in free or name.startswith(groups):
+      continue
     before, now = saved.get(name, missing), given.get(name, missing)
     if before != now:
       now, before = ("absent" if x is missing else repr(x) for x in (now, before))

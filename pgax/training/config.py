@@ -108,6 +108,12 @@ class RunConfig:
           f"{name} is {vars(self)[name]!r}; it must be of type {cls.__name__}. In a config "
           "file, give entry(function) of the function that makes it"
         )
+    if not callable(self.reward):
+      raise ValueError(f"reward is {self.reward!r}; it must be a function")
+    for field in dataclasses.fields(self):  # settings of the rooms
+      cls, value = type(field.default), vars(self)[field.name]
+      if dataclasses.is_dataclass(field.default) and not isinstance(value, cls):
+        raise ValueError(f"{field.name} is {value!r}; it must be of type {cls.__name__}")
     check_at_least(self, 0, "seed", "steps")
     if self.seed >= 2**31:  # shuffles take 32 bits, one of which is the stage
       raise ValueError(f"seed is {self.seed}; it must be below 2**31")

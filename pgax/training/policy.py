@@ -147,4 +147,8 @@ def _fields(model: Decoder, adapters: LoraConfig, mesh: Mesh) -> dict[str, PyTre
 
 def _saved_adapters(workdir: Path) -> LoraConfig:
   """Settings of the adapters in a run's `config.json`; no adapters if it has none."""
-  return LoraConfig(**(read_config(workdir) or {}).get("lora", {}))
+  saved = (read_config(workdir) or {}).get("lora", {})
+  try:
+    return LoraConfig(**saved)
+  except (TypeError, ValueError) as error:
+    raise UserError(f"the config.json of {workdir} has lora={saved}: {error}") from None

@@ -63,6 +63,6 @@ def check_saved(workdir: Path, renamed: Mapping[str, str]) -> None:
     if name in renamed:
       raise UserError(
         f"the run in {workdir} is from an earlier version of pgax, whose runs can't be "
-        f"continued or read: its setting {name!r} is {renamed[name]!r} now. Train it again "
-        "in another workdir"
+        f"continued or evaluated: its setting {name!r} is {renamed[name]!r} now. Train it "
+        "again in another workdir"
       )

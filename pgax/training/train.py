@@ -111,8 +111,14 @@ def _train(
 
 
 def _check_steps(config: RunConfig, workdir: Path, done: Progress | None) -> None:
-  if done and not done.is_supervised and done.step > config.steps:
+  if done is None:
+    return
+  if done.is_supervised:  # a finished stage is saved as the beginning of the next
+    name, steps, too_many = "supervised.steps", config.supervised.steps, done.step + 1
+  else:
+    name, steps, too_many = "steps", config.steps, done.step
+  if steps < too_many:
     raise UserError(
-      f"steps is {config.steps}, but the run in {workdir} has done {done.step} steps "
-      "already; it can only continue"
+      f"{name} is {steps}, but the run in {workdir} has done {done.step} steps already; it "
+      "can only continue"
     )

@@ -42,6 +42,8 @@ from tests.experiments.small import SMALL
     (["--config.mesh.model=3"], "mesh.model is 3; their product must divide"),
     (["--config.task.digits=9"], "digits is 9; it must be from 1 to 4"),
     (["stray"], "unexpected argument 'stray'"),
+    (["--config=README.md"], "config file README.md can't be loaded: SyntaxError"),
+    (["--config.max_tokens=5"], "config has no key 'max_tokens'; allowed are"),
   ],
 )
 def test_bad_settings_get_a_message(call, tmp_path, arguments, metrics):

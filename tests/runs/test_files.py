@@ -121,6 +121,23 @@ def test_foreign_folders_are_rejected_and_left_alone(tmp_path):
     open_workdir(tmp_path, CONFIG)
 
 
+@pytest.mark.parametrize("text", ["[1]", "null", '"x"', "5"])
+def test_a_configuration_is_an_object(tmp_path, text):
+  (tmp_path / "config.json").write_text(text)
+  for call in (read_config, lambda folder: open_workdir(folder, CONFIG)):
+    with pytest.raises(UserError, match="is not the configuration of a run: it holds a"):
+      call(tmp_path)
+
+
+def test_a_group_of_settings_may_be_free(tmp_path):
+  free = {"evaluation.extract_answer"}
+  answers = [{"callable": "pgax:a"}, {"callable": "pgax:b"}, None]
+  for answer in answers:
+    open_workdir(tmp_path, {"evaluation": {"extract_answer": answer}}, free)
+  with pytest.raises(UserError, match="evaluation.extract_answers is 1"):
+    open_workdir(tmp_path, {"evaluation": {"extract_answers": 1}}, free)
+
+
 def test_a_file_in_the_way(tmp_path):
   path = tmp_path / "file"
   path.write_text("")

@@ -134,7 +134,7 @@ def test_bad_loggers_are_rejected_before_anything_is_written(tmp_path):
   with pytest.raises(UserError, match="no logger 'cvs'; allowed are csv, jsonl, mlflow"):
     train(tiny.run_config(), byte_tokenizer(), tmp_path / "run", loggers=("cvs",))
   assert list(tmp_path.iterdir()) == []
-  with pytest.raises(UserError, match="has no method 'scalars'; it needs start, scalars"):
+  with pytest.raises(UserError, match="has no method 'scalars' to call; it must be"):
     check_loggers([type("Half", (), {"start": print})()])
 
 
@@ -143,3 +143,33 @@ def test_an_extra_that_is_not_installed(name, monkeypatch):
   monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
   with pytest.raises(UserError, match=rf"needs a package: pip install 'pgax\[{name}\]'"):
     check_loggers([name])
+
+
+def test_a_logger_that_fails_to_close_keeps_no_other_open(tmp_path):
+  class Failing(Recorder):
+    def close(self):
+      raise OSError("disk")
+
+  last = Recorder()
+  logger = open_loggers((Failing(), last), tmp_path, {})
+  logger.start({})
+  with pytest.raises(OSError, match="disk"):
+    logger.close()
+  assert last.calls[-1] == ("close",)
+  with pytest.raises(UserError, match="has no method 'start' to call"):
+    check_loggers([Recorder])
+
+
+def test_mlflow_begins_a_new_run_in_another_store(tmp_path, monkeypatch):
+  from mlflow.tracking import MlflowClient
+
+  for store in ("one", "other"):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/{store}.db")
+    logger = open_loggers(("mlflow",), tmp_path, {})
+    logger.start({"name": store})
+    logger.scalars(1, {"reward/format_ok?": 1.0, "eval/pass@1": 0.5})
+    logger.close()
+    run_id = (tmp_path / "mlflow_run_id").read_text()
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/{store}.db")
+    metrics = client.get_run(run_id).data.metrics
+    assert metrics == {"reward/format_ok_": 1.0, "eval/pass_at_1": 0.5}

@@ -130,3 +130,48 @@ def test_checkpoints_of_earlier_versions_are_rejected(tmp_path):
   manager.close()
   with pytest.raises(UserError, match="has no data of a run that can be continued"):
     run(tmp_path, tiny.run_config())
+
+
+def test_fewer_supervised_steps_than_done_are_rejected(tmp_path, monkeypatch):
+  step, done = Supervised.step, []
+
+  def stop(self, *args):
+    done.append(1)
+    if len(done) == 4:
+      signal.raise_signal(signal.SIGINT)
+    return step(self, *args)
+
+  monkeypatch.setattr(Supervised, "step", stop)
+  config = tiny.run_config()
+  assert run(tmp_path, config).progress == Progress("supervised", 4)
+  for steps in (3, 4):
+    fewer = dataclasses.replace(config.supervised, steps=steps)
+    message = f"supervised.steps is {steps}, but the run in .* has done 4 steps"
+    with pytest.raises(UserError, match=message):
+      run(tmp_path, dataclasses.replace(config, supervised=fewer))
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"steps": "5"}, "steps is '5'; it must be a whole number"),
+    ({"steps": 2.5}, r"steps is 2\.5; it must be a whole number"),
+    ({"seed": True}, "seed is True; it must be a whole number"),
+    ({"reward": None}, "reward is None; it must be a function"),
+    ({"evaluation": None}, "evaluation is None; it must be of type EvaluationConfig"),
+    ({"sampling": {"group_size": 2}}, "must be of type SamplingConfig"),
+  ],
+)
+def test_settings_of_wrong_types_are_named(changes, message):
+  with pytest.raises(ValueError, match=message):
+    tiny.run_config(**changes)
+
+
+def test_a_reference_that_is_read_at_some_shapes_only(tmp_path):
+  def sometimes(logp, batch):
+    anchor = batch.ref_logp if logp.shape[-1] > 8 else batch.old_logp
+    return surrogates.policy_gradient(logp - anchor, batch.advantages)
+
+  algorithm = dataclasses.replace(algorithms.grpo(kl_coef=0.0), surrogate=sometimes)
+  with pytest.raises(UserError, match="reads batch.ref_logp at some shapes only"):
+    run(tmp_path / "run", tiny.run_config(algorithm=algorithm))

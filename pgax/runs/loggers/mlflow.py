@@ -1,6 +1,7 @@
 """Metrics in MLflow; an extra."""
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from pgax.runs.workdir import flatten
 
 _RUN_ID, _DATABASE = "mlflow_run_id", "mlflow.db"
+_FORBIDDEN = re.compile(r"[^\w\-./: ]")  # in names
 _MAX_PARAMS, _MAX_LENGTH = 100, 6000  # limits of MLflow: of a call, and of a text
 
 
@@ -37,8 +39,7 @@ class MLflow:
     database = f"sqlite:///{self._workdir.absolute() / _DATABASE}"
     self._client = MlflowClient(tracking_uri=uri or database)
     path = self._workdir / _RUN_ID
-    if path.exists():
-      self._run_id = path.read_text()
+    if path.exists() and self._resumed(path.read_text()):
       return
     experiment = self._client.get_experiment_by_name("pgax")
     experiment_id = (
@@ -51,16 +52,24 @@ class MLflow:
       self._client.log_batch(self._run_id, params=params[start : start + _MAX_PARAMS])
     path.write_text(self._run_id)
 
+  def _resumed(self, run_id: str) -> bool:
+    """Reopens a run; false if this store, another one than before perhaps, has none."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+      self._client.update_run(run_id, status="RUNNING")
+    except MlflowException:
+      return False
+    self._run_id = run_id
+    return True
+
   def scalars(self, step: int, values: Mapping[str, float]) -> None:
-    """Logs the metrics of a step."""
+    """Logs the metrics of a step; characters that MLflow does not allow become `_`."""
     from mlflow.entities import Metric
 
     now = int(time.time() * 1000)
-    # MLflow allows no `@` in names.
-    metrics = [
-      Metric(name.replace("@", "_at_"), float(value), now, step)
-      for name, value in values.items()
-    ]
+    names = {name: _FORBIDDEN.sub("_", name.replace("@", "_at_")) for name in values}
+    metrics = [Metric(names[name], float(x), now, step) for name, x in values.items()]
     self._client.log_batch(self._run_id, metrics=metrics)
 
   def samples(self, step: int, split: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -71,5 +80,5 @@ class MLflow:
 
   def close(self) -> None:
     """Marks the run as finished; a resumed run reopens it."""
-    if self._client is not None:
+    if self._run_id:
       self._client.set_terminated(self._run_id)

@@ -30,7 +30,7 @@ class Logger(Protocol):
     """Writes everything to disk; called before each checkpoint."""
 
   def close(self) -> None:
-    """Ends the run in this process; called once."""
+    """Ends the run in this process; called once, even if `start` was not or failed."""
 
 
 def by_stage(values: Mapping[str, float]) -> dict[str, dict[str, float]]:

@@ -55,9 +55,15 @@ class Loggers:
       logger.flush()
 
   def close(self) -> None:
-    """Closes each logger."""
+    """Closes each logger, also if another one fails to; raises the first error."""
+    errors = []
     for logger in self._loggers:
-      logger.close()
+      try:
+        logger.close()
+      except Exception as error:
+        errors.append(error)
+    if errors:
+      raise errors[0]
 
 
 def open_loggers(
@@ -97,9 +103,10 @@ def check_loggers(loggers: Sequence[str | Logger]) -> None:
       _check_name(logger)
       continue
     for method in _METHODS:
-      if not callable(getattr(logger, method, None)):
+      if isinstance(logger, type) or not callable(getattr(logger, method, None)):
         raise UserError(
-          f"logger {logger!r} has no method {method!r}; it needs {', '.join(_METHODS)}"
+          f"logger {logger!r} has no method {method!r} to call; it must be an object with "
+          f"{', '.join(_METHODS)}"
         )
 
 

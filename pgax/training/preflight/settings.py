@@ -73,7 +73,13 @@ def check_algorithm(config: RunConfig) -> None:
     "completion_length": s.max_completion_tokens,
   }
   steps = config.step_reward is not None
-  trace(algorithm, **shapes, step_rewards=steps)
+  try:
+    trace(algorithm, **shapes, step_rewards=steps)
+  except TypeError as error:  # arithmetic with None
+    raise ValueError(
+      f"the algorithm can't be traced: {error}. A surrogate that reads batch.ref_logp at "
+      "some shapes only is not recognized as one that needs the reference; read it always"
+    ) from error
   for name in unused_inputs(algorithm, **shapes, step_rewards=steps):
     raise ValueError(
       f"{_INPUTS[name]} is given, but advantage {algorithm.advantage!r} makes no use of "
