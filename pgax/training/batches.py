@@ -25,7 +25,7 @@ def prompt_collator(
   Args:
     data: how problems become prompts.
     tokenizer: tokenizer of the model.
-    max_prompt_tokens: largest number of tokens in a prompt.
+    max_prompt_tokens: maximum number of tokens in a prompt.
 
   Returns:
     A `CollatePrompts`.
@@ -80,7 +80,7 @@ def next_of(iterator: grain.DatasetIterator) -> Callable[[], Any]:
 def fit_task(
   config: RunConfig, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[RunConfig, dict[str, int]]:
-  """Leaves out the problems that a run can't use, and counts the others.
+  """Removes the problems that a run can't use, and counts both kinds.
 
   Args:
     config: configuration of the run.

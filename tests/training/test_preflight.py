@@ -107,7 +107,7 @@ ALONE = SamplingConfig(
         "algorithm": dataclasses.replace(algorithms.grpo_process(), shaping=SHAPING),
         "step_reward": addition_steps,
       },
-      "shaping is .*learns from rewards of steps",
+      "shaping is .*learns from step rewards",
     ),
     (
       {
@@ -122,7 +122,7 @@ ALONE = SamplingConfig(
         "step_reward": addition_steps,
         "task": SENTENCES,
       },
-      "step_reward .* fails on the solution of a first problem, 'one'",
+      "step_reward .* fails on the solution of the first problem, 'one'",
     ),
     ({"reward": lambda *_: {"score": 1.0}}, r"scores .'score'.; 'reward' must be among"),
     ({"reward": lambda *_: {"reward": 1.0, "mean": 1.0}}, "a score named 'mean'"),

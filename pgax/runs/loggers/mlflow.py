@@ -9,7 +9,7 @@ from typing import Any
 from pgax.runs.workdir import flatten
 
 _RUN_ID, _DATABASE = "mlflow_run_id", "mlflow.db"
-_MAX_PARAMS, _MAX_LENGTH = 100, 6000  # limits of MLflow: of a call, and of a text
+_MAX_PARAMS, _MAX_LENGTH = 100, 6000  # limits of MLflow, per call and per text
 
 
 class MLflow:

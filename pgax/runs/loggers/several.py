@@ -63,7 +63,7 @@ class Loggers:
 def open_loggers(
   loggers: Sequence[str | Logger], workdir: Path, last_steps: Mapping[str, int]
 ) -> Loggers:
-  """Opens the loggers of a run; JSON lines are always among them, as the run's record.
+  """Opens the loggers of a run; JSON Lines are always among them, as the run's record.
 
   Args:
     loggers: names of built-in loggers, or loggers.
