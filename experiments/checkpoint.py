@@ -13,7 +13,7 @@ from pgax.rollout import Sampler, make_sampler
 from pgax.runs import read_config
 from pgax.training import Progress, RunConfig
 from pgax.training.batches import fit_task
-from pgax.training.policy import Policy, end_ids, load_policy
+from pgax.training.policy import Policy, eos_ids, load_policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +62,12 @@ def load_checkpoint(workdir: Path, config: ConfigDict | None) -> Checkpoint:
     run = dataclasses.replace(run, data=data)
   policy = load_policy(trained, workdir)
   run, counts = fit_task(run, policy.tokenizer)  # leaves out the problems that training did
-  ends = end_ids(trained.model_path, policy.tokenizer)
+  ids = eos_ids(trained.model_path, policy.tokenizer)
   return Checkpoint(
     policy=policy,
     progress=in_words(policy.progress, trained),
     run=run,
-    sampler=make_sampler(run.sampling, policy.model, policy.tokenizer, policy.mesh, ends),
+    sampler=make_sampler(run.sampling, policy.model, policy.tokenizer, policy.mesh, ids),
     counts=counts,
     config=read_config(workdir) if config is None else to_json(config),
   )

@@ -160,7 +160,7 @@ def table(results: Mapping[str, Sequence[Mapping[str, float | None]]]) -> str:
     A row for each preset: the mean over seeds, and the range if there are several.
   """
   lines = [
-    f"| preset | seeds | final accuracy | completions to {_GOAL:.0%} | CPU s a step |",
+    f"| preset | seeds | final accuracy | completions to {_GOAL:.0%} | CPU s per step |",
     "| --- | ---: | ---: | ---: | ---: |",
   ]
   for name, rows in results.items():

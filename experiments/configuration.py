@@ -98,7 +98,7 @@ def run_config(
     task: entry of the task.
     reward: the reward function, or the entry of one, such as `entry(rewards.Math)`.
     algorithm: entry of the algorithm, or the algorithm itself.
-    model: shape of the decoder, unless `model.path` is set.
+    model: configuration of the decoder, unless `model.path` is set.
 
   Returns:
     A `ConfigDict` with a key for each field of `pgax.training.RunConfig`.
@@ -117,7 +117,7 @@ def preference_config(
   Args:
     name: name of the run.
     data: entry of the pairs, such as `entry(preference_files, train_path=...)`.
-    model: shape of the decoder, unless `model.path` is set.
+    model: configuration of the decoder, unless `model.path` is set.
 
   Returns:
     A `ConfigDict` with a key for each field of `pgax.training.PreferenceConfig`.
@@ -202,13 +202,14 @@ def _made(value: Any, where: str) -> Any:
 def _model(values: Mapping[str, Any], small: DecoderConfig) -> tuple[DecoderConfig, str]:
   """Makes the decoder's settings, and returns the directory that they are read from.
 
-  With a directory, only what its files don't say can be set: how to compute.
+  With a directory, only the settings that its files don't have can change: `dtype` and
+  `remat`.
   """
   settings = dict(values)
   path = settings.pop("path", "")
   if not path:
     return _build(DecoderConfig, settings, "config.model"), ""
-  default = dataclasses.asdict(small)  # what stays if nothing is set
+  default = dataclasses.asdict(small)  # the values if nothing is set
   free = {name: settings.pop(name) for name in ("dtype", "remat") if name in settings}
   for name, value in settings.items():
     value = tuple(value) if isinstance(value, list) else value

@@ -19,7 +19,7 @@ from experiments import program
 from experiments.checkpoint import load_checkpoint
 from pgax.errors import UserError
 from pgax.evaluation import evaluate, evaluation_key
-from pgax.evaluation.config import check_draws
+from pgax.evaluation.config import check_sampling
 from pgax.ops.evaluation import Estimate
 from pgax.rollout import open_reward_runner
 from pgax.training.batches import prompt_collator
@@ -49,7 +49,7 @@ def main() -> int:
   output = program.output_file(_OUTPUT.value) if _OUTPUT.value is not None else None
   samples, temperature = _SAMPLES.value, _TEMPERATURE.value
   try:
-    check_draws(samples, temperature, "--")
+    check_sampling(samples, temperature, "--")
   except ValueError as error:
     raise UserError(str(error)) from None
   checkpoint = load_checkpoint(workdir, _CONFIG.value)

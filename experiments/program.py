@@ -63,7 +63,7 @@ def define_loggers() -> flags.FlagHolder:
   return flags.DEFINE_list(
     "loggers",
     list(DEFAULT_LOGGERS),
-    f"Where metrics go: any of {allowed}. JSON lines are always written.",
+    f"Where metrics go: any of {allowed}. JSON Lines are always written.",
   )
 
 

@@ -117,7 +117,7 @@ def draw(sources: Mapping[str, str]) -> str:
   return "\n".join([*_head(y + 3 * _USES * 1.6), *shapes, "</svg>", ""])
 
 
-# A line of text: its font size, its style and what it says.
+# A line of text: its font size, its style and the text.
 _Line = tuple[int, str, str]
 
 

@@ -57,7 +57,7 @@ def list_settings(config: ConfigDict) -> Iterator[tuple[str, str, Any, str]]:
 def _settings(
   config: ConfigDict, owner: Callable | None, where: str, outer: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Any, str]]:
-  """Lists the settings of a section; `outer` has the sentences of what it is part of."""
+  """Lists the settings of a section; `outer` has the sentences of its parent."""
   sentences = docstring_items(owner)
   section = where.rpartition(".")[2]
   for key, value in sorted(config.items(), key=lambda item: _is_section(item[1])):

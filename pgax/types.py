@@ -1,10 +1,10 @@
-"""The pytrees that cross folder borders, and the protocols of the functions.
+"""Pytrees that cross packages, and the protocols of the functions.
 
 Leading axes always come in the same order: `N` prompts, `G` completions per prompt, `T`
 completion tokens (`P` prompt tokens). The group is an axis, so a reduction over a group is
 a reduction over the last axis of `[N, G]`.
 
-Three masks say different things of a token, and are equal only in single-turn runs:
+Three masks say different things about a token, and are equal only in single-turn runs:
 
 - `token_mask`: the token exists, and later tokens attend to it.
 - `action_mask`: the policy sampled it, so it has a log-probability. The tokens of an
@@ -247,9 +247,13 @@ class CompletionFilterFn(Protocol):
 
 
 class SamplerCorrectionFn(Protocol):
-  """Computes a weight for every token from the trainer's and the sampler's nats."""
+  """Computes a weight for every token that corrects for a differing sampler.
 
-  def __call__(self, old_logp: Array, rollout_logp: Array, mask: Array) -> Array: ...
+  `old_logp` is `[N, G, T]` log-probabilities of the trainer before the update, and
+  `sample_logp` is `Rollout.sample_logp`, both in nats.
+  """
+
+  def __call__(self, old_logp: Array, sample_logp: Array, mask: Array) -> Array: ...
 
 
 class ValueLossFn(Protocol):

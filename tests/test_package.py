@@ -1,4 +1,4 @@
-"""The package: what it exports, what it loads, and what the README promises."""
+"""The package: what it exports, what it loads, and what the README states."""
 
 import ast
 import subprocess

@@ -43,7 +43,7 @@ def misplaced(graph: Graph) -> list[str]:
 
 
 def circle(graph: Graph) -> list[str]:
-  """Returns the modules that import each other in a circle, or stand on such a circle."""
+  """Returns the modules that import each other in a circle, or import such modules."""
   waiting = {module: others & set(graph) for module, others in graph.items()}
   while free := {module for module, others in waiting.items() if not others}:
     waiting = {m: others - free for m, others in waiting.items() if m not in free}
@@ -75,7 +75,7 @@ def test_ops_import_jax_and_chex_only():
 
 
 def test_no_public_name_hides_a_room():
-  # After `import pgax.evaluation`, the attribute of that name is the room, whatever it was.
+  # After `import pgax.evaluation`, that attribute is the room, and hides the name.
   tree = ast.parse(SOURCES["pgax"])
   names = [
     alias.name

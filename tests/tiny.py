@@ -58,7 +58,7 @@ def state(algorithm, optimizer=None, seed: int = 0, **settings):
 
 
 def any_reward(prompt, completion, ground_truth, metadata) -> dict[str, float]:
-  """A reward that an untrained model gets sometimes: a bit of its text."""
+  """A reward that an untrained model gets half of the time: the parity of its text."""
   del prompt, ground_truth, metadata
   return {"reward": float(sum(map(ord, completion)) % 2)}
 
@@ -70,7 +70,7 @@ def sampler(mesh: Mesh | None = None, **settings) -> Sampler:
 
 
 def actor(config: RunConfig, sampler, runner, next_prompts, reward_model=None) -> Actor:
-  """The actor of a run, with parts of the test's own."""
+  """The actor of a run, with parts that a test chooses."""
   return Actor(
     sampler=sampler,
     runner=runner,

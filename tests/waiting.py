@@ -1,11 +1,11 @@
-"""Waiting for what comes soon, and on a busy machine a little later."""
+"""Waiting for a condition, longer on a busy machine."""
 
 import time
 from collections.abc import Callable
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-  """Whether a condition comes to hold; asked again and again until it does."""
+  """Polls a condition until it holds; returns False after the time limit."""
   end = time.monotonic() + seconds
   while not condition():
     if time.monotonic() > end:

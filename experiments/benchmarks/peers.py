@@ -77,7 +77,7 @@ def make_update(
     prompt_tokens: `P`.
     optimizer: settings of AdamW and of the gradient clip; there is no warmup.
     kl_coef: coefficient of the k3 penalty in the loss.
-    microbatches: number of parts that the gradient is summed over.
+    microbatches: number of microbatches that the gradient is summed over.
 
   Returns:
     A function that makes a step and returns its gradient norm.

@@ -5,13 +5,14 @@ reference, one gradient, AdamW.
 """
 
 import importlib
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
 
-from experiments.benchmarks.timing import measure, table
+from experiments.benchmarks.timing import Time, measure, table
 from experiments.benchmarks.workload import (
   GROUP,
   MODEL,
@@ -19,6 +20,7 @@ from experiments.benchmarks.workload import (
   NO_EOS,
   PROMPT_TOKENS,
   PROMPTS,
+  Machine,
   measure_machine,
   pin,
   prompts,
@@ -35,7 +37,7 @@ from pgax.learner import (
 )
 from pgax.learner.optimizer import make_optimizer
 from pgax.sampling import Options, sample
-from pgax.types import Feedback
+from pgax.types import Feedback, PyTree, Rollout
 
 _PEER = flags.DEFINE_enum("peer", None, ["transformers"], "Library to compare with.")
 _THREADS = flags.DEFINE_integer("threads", 2, "Number of cores.", lower_bound=1)
@@ -70,23 +72,10 @@ def main(argv: list[str]) -> None:
   rewards = np.random.default_rng(0).integers(0, 2, (PROMPTS, GROUP)).astype(np.float32)
   feedback = Feedback(jnp.asarray(rewards), jnp.ones(rewards.shape, bool))
   step = make_policy_step(learner)
-  calls = {}
+  peer_calls = {}
   if _PEER.value:
-    peers = importlib.import_module("experiments.benchmarks.peers")
-    repeated = np.broadcast_to(np.asarray(tokens)[:, None], (PROMPTS, GROUP, PROMPT_TOKENS))
-    sequences = np.concatenate([repeated, np.asarray(rollout.tokens)], axis=-1)
-    rows = (PROMPTS * GROUP, -1)
-    model = peers.load(state.params, _THREADS.value)
-    calls[f"torch, model of {_PEER.value}"] = peers.make_update(
-      model,
-      sequences.reshape(rows),
-      np.asarray(rollout.action_mask).reshape(rows),
-      rewards,
-      prompt_tokens=PROMPT_TOKENS,
-      optimizer=_OPTIMIZER,
-      kl_coef=_KL_COEF,
-      microbatches=_MICROBATCHES.value,
-    )
+    name = f"torch, model of {_PEER.value}"
+    peer_calls[name] = _peer_update(state.params, rollout, rewards)
   latest = [state]
 
   def ours() -> jax.Array:
@@ -94,12 +83,40 @@ def main(argv: list[str]) -> None:
     latest[0], update = step(latest[0], rollout, feedback)
     return update.metrics["grad_norm"]
 
-  calls = {"pgax": ours} | calls
+  calls = {"pgax": ours} | peer_calls
   # The second gradient depends on the first update, and has a KL penalty above 0.
   norms = {name: [float(call()) for _ in range(2)] for name, call in calls.items()}
   if not all(np.allclose(norm, norms["pgax"], rtol=1e-3) for norm in norms.values()):
     raise RuntimeError(f"the gradients differ, so the work is not the same: {norms}")
   machine, times = measure_machine(), measure(calls, _ROUNDS.value)
+  print(f"machine: {machine.flops / 1e9:.0f} GFLOP/s in a float32 matrix product")
+  print(table(_rows(times, machine)))
+
+
+def _peer_update(
+  params: PyTree, rollout: Rollout, rewards: np.ndarray
+) -> Callable[[], float]:
+  """Makes the same update in torch, on the same weights and completions."""
+  # Imported here, so that torch is needed for the comparison only.
+  peers = importlib.import_module("experiments.benchmarks.peers")
+  prompt_tokens = np.asarray(rollout.prompt_tokens)[:, None]
+  repeated = np.broadcast_to(prompt_tokens, (PROMPTS, GROUP, PROMPT_TOKENS))
+  sequences = np.concatenate([repeated, np.asarray(rollout.tokens)], axis=-1)
+  rows = (PROMPTS * GROUP, -1)
+  return peers.make_update(
+    peers.load(params, _THREADS.value),
+    sequences.reshape(rows),
+    np.asarray(rollout.action_mask).reshape(rows),
+    rewards,
+    prompt_tokens=PROMPT_TOKENS,
+    optimizer=_OPTIMIZER,
+    kl_coef=_KL_COEF,
+    microbatches=_MICROBATCHES.value,
+  )
+
+
+def _rows(times: Mapping[str, Time], machine: Machine) -> list[tuple[str, ...]]:
+  """Formats the times as rows of a table, the header first."""
   forward = PROMPTS * PROMPT_TOKENS * token_flops(PROMPT_TOKENS / 2, logits=False)
   forward += PROMPTS * GROUP * NEW_TOKENS * token_flops(PROMPT_TOKENS + NEW_TOKENS / 2)
   # Two passes for log-probabilities, and a gradient, which costs as much as three.
@@ -117,8 +134,7 @@ def main(argv: list[str]) -> None:
         "" if name == "pgax" else f"{ratio:.2f} x",
       )
     )
-  print(f"machine: {machine.flops / 1e9:.0f} GFLOP/s in a float32 matrix product")
-  print(table(rows))
+  return rows
 
 
 if __name__ == "__main__":

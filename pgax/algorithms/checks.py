@@ -118,7 +118,7 @@ def _rollout(completion: tuple[int, ...], prompt_length: int) -> Rollout:
 
 
 def _feedback(completion: tuple[int, ...], greedy: bool, step_rewards: bool) -> Feedback:
-  """The shapes of its rewards."""
+  """The shapes of a rollout's feedback."""
   prompts, group = completion[:1], completion[:-1]
   steps = jax.ShapeDtypeStruct(completion, jnp.float32)
   ends = jax.ShapeDtypeStruct(completion, jnp.bool_)

@@ -1,4 +1,4 @@
-"""Rollout and feedback to a training batch: all that reduces over completions."""
+"""Turns a rollout and its feedback into a batch: all reductions over completions."""
 
 import chex
 import jax.numpy as jnp

@@ -11,7 +11,7 @@ _PROMPTS, _GROUP, _LENGTH = 2, 2, 3
 
 
 def reads_reference(surrogate: SurrogateFn) -> bool:
-  """Whether a surrogate cannot do without `batch.ref_logp`.
+  """Returns whether a surrogate needs `batch.ref_logp`.
 
   It is traced on a tiny batch without a reference. A surrogate that fails for any other
   reason counts as one that reads it: its error is then raised where it is used.

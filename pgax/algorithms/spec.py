@@ -97,7 +97,7 @@ class DynamicSampling:
   """DAPO: drops groups whose rewards are all equal, and samples further prompts.
 
   Attributes:
-    max_batches: largest number of batches of prompts that a step may sample. Rows of the
+    max_batches: maximum number of prompt batches that a step may sample. Rows of the
       batch that are still empty then take no part in the update.
   """
 
@@ -224,8 +224,9 @@ class Algorithm:
   def needs_old_logp(self) -> bool:
     """Whether log-probabilities have to be computed before the update.
 
-    With one optimizer step on a rollout, and nothing that compares the policy with the
-    reference or the sampler beforehand, they are those of the loss itself.
+    A separate pass is unnecessary if there is one optimizer step per rollout and nothing
+    compares the policy with the reference or the sampler before it: the forward pass of the
+    loss then computes them.
     """
     in_reward = self.kl is not None and self.kl.placement == "reward"
     steps = self.epochs * self.minibatches

@@ -1,4 +1,4 @@
-"""Settings of the data: how problems become prompts."""
+"""Data settings: how problems become prompts."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ class DataConfig:
 
   Attributes:
     overlong_prompts: what to do with prompts over the length limit: `error` rejects the
-      run, `drop` leaves the problem out and counts it.
+      run, `drop` removes the problem and counts it.
     chat_template: whether to render prompts by the tokenizer's chat template, as a user's
       turn followed by the beginning of the assistant's.
     system_prompt: text of a system turn before the user's; empty for none.

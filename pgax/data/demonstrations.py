@@ -19,7 +19,7 @@ class CollateDemonstrations:
 
   Attributes:
     prompts: collates the prompts.
-    max_completion_tokens: largest number of tokens in a solution, EOS included; a longer
+    max_completion_tokens: maximum number of tokens in a solution, EOS included; a longer
       solution raises ValueError.
   """
 

@@ -1,4 +1,4 @@
-"""Settings of evaluations."""
+"""Evaluation settings."""
 
 import dataclasses
 import math
@@ -31,10 +31,10 @@ class EvaluationConfig:
 
   def __post_init__(self):
     check_at_least(self, 1, "every", "problems")
-    check_draws(self.samples, self.temperature, "evaluation.")
+    check_sampling(self.samples, self.temperature, "evaluation.")
 
 
-def check_draws(samples: int, temperature: float, prefix: str = "") -> None:
+def check_sampling(samples: int, temperature: float, prefix: str = "") -> None:
   """Rejects numbers of samples and temperatures that don't go together.
 
   Args:

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from pgax.data.prompts import CollatePrompts
-from pgax.evaluation.config import check_draws
-from pgax.evaluation.draws import draw_and_score, padded_batch, whole_batches
+from pgax.evaluation.batches import padded_batch, sample_and_score, whole_batches
+from pgax.evaluation.config import check_sampling
 from pgax.evaluation.voting import majority_at_k
 from pgax.ops.evaluation import Estimate, bootstrap, pass_at_k
 from pgax.rewards.pool import RewardRunner
@@ -57,7 +57,7 @@ class Evaluation:
 
 
 def evaluation_key(seed: int) -> Array:
-  """Derives the random key of evaluations, a stream of its own of a run's seed."""
+  """Derives the random key of evaluations from a run's seed; nothing else uses it."""
   return jax.random.fold_in(jax.random.key(seed), _STREAM)
 
 
@@ -92,7 +92,7 @@ def evaluate(
   extract_answer: AnswerFn | None = None,
   keep: int = 8,
 ) -> Evaluation:
-  """Draws completions of every problem and scores them.
+  """Samples completions of every problem and scores them.
 
   Args:
     sampler: samples completions.
@@ -102,8 +102,8 @@ def evaluate(
       over the limit is reported at once.
     runner: runs the reward function.
     batch_size: number of completions decoded at a time, rounded to whole problems and up
-      to a multiple of the devices. Draws do not depend on it.
-    key: random key, not used elsewhere; a problem's draws depend on it and on the
+      to a multiple of the devices. Samples do not depend on it.
+    key: random key, not used elsewhere; a problem's samples depend on it and on the
       problem's index.
     samples: number of completions per problem.
     temperature: sampling temperature; 0 decodes greedily.
@@ -118,16 +118,16 @@ def evaluate(
     ValueError: if there are no samples, the temperature is negative, or several samples
       are decoded greedily.
   """
-  check_draws(samples, temperature)
-  draw_key, bootstrap_key = jax.random.split(key)
+  check_sampling(samples, temperature)
+  sample_key, bootstrap_key = jax.random.split(key)
   size = whole_batches(sampler, min(max(batch_size // samples, 1), len(examples)))
   starts = range(0, len(examples), size)
   batches = [padded_batch(collate, examples, start, size) for start in starts]
   columns, records = [], []
   for start, batch in zip(starts, batches, strict=True):
     indices = np.arange(start, start + size)
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(draw_key, indices)
-    prompts, rollout, results = draw_and_score(
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(sample_key, indices)
+    prompts, rollout, results = sample_and_score(
       sampler, runner, params, batch, keys, temperature, samples
     )
     records += make_samples(

@@ -1,4 +1,4 @@
-"""Solve rates: how often a policy solves each problem, as input of `data.filtered`."""
+"""Solve rates: how often a policy solves each problem, as input to `data.filtered`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import numpy as np
 from pgax.data.prompts import CollatePrompts
 from pgax.data.task import fingerprint
 from pgax.errors import UserError
-from pgax.evaluation.draws import draw_and_score, padded_batch, whole_batches
+from pgax.evaluation.batches import padded_batch, sample_and_score, whole_batches
 from pgax.rewards.pool import RewardRunner
 from pgax.rollout.sampler import Sampler
 from pgax.rollout.scoring import RewardResults
@@ -43,7 +43,7 @@ def measure(
     examples: the problems.
     collate: collates problems.
     runner: runs the reward function.
-    path: file of JSON lines: first a description of the measurement, then `prompt` and
+    path: JSON Lines file: first a description of the measurement, then `prompt` and
       `rate` of each problem.
     samples: number of completions per problem.
     temperature: sampling temperature.
@@ -68,7 +68,7 @@ def measure(
     "seed": seed,
   } | dict(record or {})
   rows = _saved_rows(path, head)
-  if len(rows) < len(examples):  # draws depend on the batch, so only whole ones are kept
+  if len(rows) < len(examples):  # samples depend on the batch, so only whole ones are kept
     rows = rows[: len(rows) // batch_size * batch_size]
   temporary = path.with_name(f".{path.name}")
   write_lines(temporary, [head, *rows], "w")
@@ -76,7 +76,7 @@ def measure(
   for start in range(len(rows), len(examples), batch_size):
     batch = padded_batch(collate, examples, start, batch_size)
     key = jax.random.fold_in(jax.random.key(seed), start // batch_size)
-    _, _, results = draw_and_score(
+    _, _, results = sample_and_score(
       sampler, runner, params, batch, key, temperature, samples
     )
     new = _rate_rows(batch.examples, results)

@@ -41,7 +41,7 @@ def compute_group_normalized_rewards(
     rollout_responses: `batch` responses, one group after the other.
     repeated_ground_truths: `batch` ground truths, each repeated `group_size` times.
     group_size: number of responses per prompt.
-    advantage_eps: number added to the standard deviation, in units of reward.
+    advantage_eps: constant added to the standard deviation, in units of reward.
     normalize_by_std: whether to divide by the standard deviation.
 
   Returns:
@@ -232,7 +232,8 @@ def grpo_microbatch_train_step(
     policy_log_probs: `[batch, length]`, in nats.
     response_mask: `[batch, length]` bool or 0/1, true on tokens of responses.
     gradient_accumulation_steps: number of microbatches in an optimizer step.
-    loss_type: type of the loss; see `compute_policy_gradient_loss` for it and what follows.
+    loss_type: type of the loss; see `compute_policy_gradient_loss` for this and the
+      arguments below.
     raw_rewards: `[batch, 1]`.
     advantages: `[batch, 1]`.
     old_log_probs: `[batch, length]`, in nats.

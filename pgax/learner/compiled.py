@@ -39,11 +39,11 @@ class CompiledSteps(NamedTuple):
 def compiled_steps(config: StepConfig, mesh: Mesh) -> CompiledSteps:
   """Builds the steps of a run, or returns those of an earlier run with equal settings.
 
-  A run that resumes in the same process, or one of many that differ in their seed only,
-  then traces nothing again. The steps of the last two settings are kept.
+  Nothing is then traced again if a run resumes in the same process, or if runs differ only
+  in their seeds. The steps of the last two settings are kept.
 
   Args:
-    config: settings of the steps; with the mesh, the whole key.
+    config: step settings; with the mesh, the complete key.
     mesh: mesh of devices.
 
   Returns:

@@ -49,7 +49,7 @@ def check_decay(optimizer: OptimizerConfig, name: str, updates: int) -> None:
   """Rejects a learning rate that reaches 0 before the last optimizer step.
 
   Args:
-    optimizer: settings of the optimizer.
+    optimizer: optimizer settings.
     name: name of these settings in messages.
     updates: number of optimizer steps of the stage.
 
@@ -98,12 +98,12 @@ class SupervisedConfig:
       `row_tokens` is set.
     row_tokens: width of packed rows, which hold as many prompts and solutions as fit and
       keep them apart; 0 puts one solution in a row that is as wide as the length limits.
-      Attention costs the square of the width, so a few texts a row are better than many.
+      Attention costs the square of the width, so few texts per row are better than many.
     normalize_constant: 0 averages over all trained tokens of a step. Any other number
       divides the sum over each solution's tokens, and solutions are averaged (CS336's
       `masked_normalize`).
-    microbatches: number of parts that a step is computed in, to save memory; the gradient
-      does not depend on it.
+    microbatches: number of microbatches that a step is split into, to save memory; the
+      gradient does not depend on it.
     eval_every: number of steps between evaluations, the first one before any step; 0
       evaluates at the end of the stage only.
     optimizer: optimizer of this stage.
@@ -133,12 +133,12 @@ class LearnerConfig:
   """How updates are computed; none of these settings changes the gradient.
 
   Attributes:
-    microbatches: number of parts that an optimizer step's batch is computed in, to save
+    microbatches: number of microbatches that an optimizer step is split into, to save
       memory.
     logit_chunk: number of positions of all completions whose logits are in memory at a
       time.
     keep_reference: whether to hold a reference policy and log `kl/ref` even if the
-      algorithm makes no use of one.
+      algorithm does not use one.
   """
 
   microbatches: int = 1
@@ -157,7 +157,7 @@ class StepConfig:
   built from it alone: a setting that is missing here can't reach a step.
 
   Attributes:
-    model: shape of the policy's decoder, and of the critic's.
+    model: configuration of the policy's decoder, and of the critic's.
     algorithm: policy-gradient algorithm.
     lora: adapters of the policy.
     optimizer: optimizer of the policy.

@@ -27,12 +27,12 @@ class StepSums(NamedTuple):
 
   Attributes:
     loss: the loss.
-    parts: its terms.
+    terms: sums of its terms.
     entropy: entropy of the policy, in nats.
   """
 
   loss: Array
-  parts: LossSums
+  terms: LossSums
   entropy: Array
 
 
@@ -65,8 +65,8 @@ def policy_objective(
   outputs = None
   if learner.critic:
     outputs = critic_outputs(learner.critic, trained.critic, batch)
-  total, parts = loss(learner.algorithm, logp, batch, kl_coef, outputs)
-  sums = StepSums(total, parts, masked_sum(entropy, batch.loss_mask))
+  total, terms = loss(learner.algorithm, logp, batch, kl_coef, outputs)
+  sums = StepSums(total, terms, masked_sum(entropy, batch.loss_mask))
   return total, (sums, logp)
 
 

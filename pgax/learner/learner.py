@@ -1,4 +1,4 @@
-"""What learns, and how: everything that a step is a function of, besides arrays."""
+"""The learner: everything that a step depends on, besides arrays."""
 
 import dataclasses
 
@@ -59,7 +59,7 @@ def make_learner(config: StepConfig) -> Learner:
   """Builds the learner of the reinforcement stage.
 
   Args:
-    config: settings of the steps.
+    config: step settings.
 
   Returns:
     A `Learner`.

@@ -17,7 +17,7 @@ def update_metrics(
     algorithm: the algorithm.
     sums: `[K]`, sums of each of the `K` optimizer steps.
     entropy: `[K]` sums of token entropies, in nats.
-    tokens: number of tokens of all the steps.
+    tokens: number of trained tokens in all of these steps.
 
   Returns:
     Scalars.

@@ -13,7 +13,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
   """Builds AdamW with warmup and gradient clipping; weight decay applies to matrices.
 
   Args:
-    config: settings of the optimizer.
+    config: optimizer settings.
 
   Returns:
     The optimizer.

@@ -211,7 +211,7 @@ def _step_metrics(learner: Learner, batch: Batch, outputs: StepOutputs) -> dict[
   metrics = {
     "loss": jnp.mean(sums.loss),
     "grad_norm": jnp.mean(outputs.norms.policy),
-    **update_metrics(learner.algorithm, sums.parts, sums.entropy, tokens),
+    **update_metrics(learner.algorithm, sums.terms, sums.entropy, tokens),
   }
   if learner.critic:
     metrics["value/grad_norm"] = jnp.mean(outputs.norms.critic)
@@ -228,7 +228,7 @@ def _controller_states(
     if penalty.anchor == "reference":
       divergence = masked_sum(kl.k1(old_logp, batch.ref_logp), batch.loss_mask)
     else:  # the sum over the last epoch
-      divergence = jnp.sum(sums.parts.kl_old[-learner.algorithm.minibatches :])
+      divergence = jnp.sum(sums.terms.kl_old[-learner.algorithm.minibatches :])
     count = jnp.sum(lengths(batch.loss_mask) > 0)
     per_completion = divergence / jnp.maximum(count, 1)
     states["kl_state"] = penalty.controller.update(state.kl_state, per_completion, count)

@@ -31,11 +31,6 @@ class RewardModelState:
   params: PyTree
   opt_state: PyTree
 
-  @property
-  def total_steps(self) -> Array:
-    """Number of steps done in all stages, of which there is one."""
-    return self.step
-
 
 def abstract_reward_model_state(
   model: ScalarDecoder, optimizer: optax.GradientTransformation, mesh: Mesh

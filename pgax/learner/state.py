@@ -142,15 +142,15 @@ def abstract_policy(
 
   Args:
     model: decoder of the policy.
-    config: settings of the adapters.
+    config: adapter settings.
     mesh: mesh of devices.
 
   Returns:
     Two pytrees of `jax.ShapeDtypeStruct`s with shardings.
 
   Raises:
-    ValueError: if the mesh does not divide the parameters, or there is no matrix of the
-      name that adapters are for.
+    ValueError: if the mesh does not divide the parameters, or a target of the
+      adapters matches no matrix.
   """
   shapes = jax.eval_shape(functools.partial(_init_policy, model, config), jax.random.key(0))
   shardings = (), param_shardings(model, mesh)

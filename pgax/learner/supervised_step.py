@@ -47,7 +47,7 @@ def make_supervised_step(
   Args:
     learner: model and settings, with the optimizer of this stage.
     normalize_constant: see `token_weights`.
-    microbatches: number of parts that the gradient is summed over.
+    microbatches: number of microbatches that the gradient is summed over.
     shardings: shardings of the state.
 
   Returns:
@@ -104,7 +104,7 @@ def supervised_step(
     state: state before the step.
     rows: a batch of worked solutions.
     normalize_constant: see `token_weights`.
-    microbatches: number of parts that the gradient is summed over.
+    microbatches: number of microbatches that the gradient is summed over.
 
   Returns:
     The next state and metrics.

@@ -17,8 +17,8 @@ class ScalarDecoder(nn.Module):
   """A decoder that computes one number per token instead of logits.
 
   As a critic, it computes the value at every token. As a reward model, it scores a sequence
-  by the number at its last token; see `sequence_scores`. The head starts at zero, and so do
-  all outputs, whatever the decoder's weights.
+  by the number at its last token; see `sequence_scores`. The head starts at zero, so all
+  outputs do, regardless of the decoder's weights.
   """
 
   config: DecoderConfig

@@ -1,4 +1,4 @@
-"""LoRA as functions of parameter trees: low-rank adapters that the model knows nothing of.
+"""LoRA as functions of parameter trees: low-rank adapters, unknown to the model.
 
 A forward pass uses `apply(config, base, adapters)`, whose gradient reaches the adapters
 only. So the base is one set of arrays for the policy, for its frozen reference and for any
@@ -74,7 +74,7 @@ def init(config: LoraConfig, params: PyTree, key: Array) -> PyTree:
   """Initializes adapters that change nothing yet: `a` is random and `b` is zero.
 
   Args:
-    config: settings of the adapters.
+    config: adapter settings.
     params: parameters of a `Decoder`; arrays, or shapes.
     key: random key.
 
@@ -101,7 +101,7 @@ def merge(config: LoraConfig, params: PyTree, adapters: PyTree) -> PyTree:
   """Merges adapters into parameters: `W + alpha / rank * a b`.
 
   Args:
-    config: settings of the adapters.
+    config: adapter settings.
     params: parameters of a `Decoder`.
     adapters: adapters from `init`, trained or not.
 
@@ -131,7 +131,7 @@ def apply(config: LoraConfig, base: PyTree, trained: PyTree) -> PyTree:
   """Computes a decoder's parameters from the trained ones; the base gets no gradient.
 
   Args:
-    config: settings of the adapters.
+    config: adapter settings.
     base: frozen parameters of a `Decoder`; ignored without adapters.
     trained: the adapters, or all parameters of the decoder if there are no adapters.
 
@@ -147,7 +147,7 @@ def shardings(config: LoraConfig, params: PyTree, param_shardings: PyTree) -> Py
   """Shards adapters like their matrices, along inputs and outputs; ranks are not sharded.
 
   Args:
-    config: settings of the adapters.
+    config: adapter settings.
     params: parameters of a `Decoder`; arrays, or shapes.
     param_shardings: shardings of the parameters, from `partitioning.param_shardings`.
 

@@ -2,10 +2,9 @@
 
 The weights depend on the mask alone and are computed once, for the whole global batch.
 Splitting the batch over microbatches, devices or hosts then only splits a sum, and the
-gradient cannot depend on the split. `mask` is
-the loss mask, which may have gaps. A sequence without a token in it (one that a filter
-removed) does not count. A batch without a token has weight 0 everywhere, so that its loss
-and gradient are 0, not nan.
+gradient cannot depend on the split. `mask` is the loss mask, which may have gaps. A
+sequence without a token in it (one that a filter removed) does not count. A batch without a
+token has weight 0 everywhere, so that its loss and gradient are 0, not nan.
 """
 
 import jax.numpy as jnp

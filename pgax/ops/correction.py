@@ -14,22 +14,22 @@ from pgax.ops.masking import masked_sum, select
 from pgax.types import Array
 
 
-def _ratio(old_logp: Array, rollout_logp: Array) -> Array:
-  chex.assert_equal_shape([old_logp, rollout_logp])
-  difference = jnp.asarray(old_logp, jnp.float32) - jnp.asarray(rollout_logp, jnp.float32)
+def _ratio(old_logp: Array, sample_logp: Array) -> Array:
+  chex.assert_equal_shape([old_logp, sample_logp])
+  difference = jnp.asarray(old_logp, jnp.float32) - jnp.asarray(sample_logp, jnp.float32)
   ratio = jnp.exp(jnp.clip(difference, -MAX_LOG_RATIO, MAX_LOG_RATIO))
   return jax.lax.stop_gradient(ratio)
 
 
-def truncated(old_logp: Array, rollout_logp: Array, cap: float = 2.0) -> Array:
+def truncated(old_logp: Array, sample_logp: Array, cap: float = 2.0) -> Array:
   """TIS: importance weights, truncated from above.
 
-  `min(exp(old_logp - rollout_logp), cap)`. Source: truncated importance sampling, Ionides
+  `min(exp(old_logp - sample_logp), cap)`. Source: truncated importance sampling, Ionides
   2008.
 
   Args:
     old_logp: `[..., T]` the trainer's log-probabilities before the update, nats.
-    rollout_logp: `[..., T]` the sampler's log-probabilities, nats.
+    sample_logp: `[..., T]` the sampler's log-probabilities, nats.
     cap: the largest weight, positive.
 
   Returns:
@@ -45,20 +45,20 @@ def truncated(old_logp: Array, rollout_logp: Array, cap: float = 2.0) -> Array:
   """
   if not cap > 0:
     raise ValueError(f"cap is {cap}; it must be positive")
-  return jnp.minimum(_ratio(old_logp, rollout_logp), cap)
+  return jnp.minimum(_ratio(old_logp, sample_logp), cap)
 
 
 def icepop(
-  old_logp: Array, rollout_logp: Array, low: float = 0.5, high: float = 5.0
+  old_logp: Array, sample_logp: Array, low: float = 0.5, high: float = 5.0
 ) -> Array:
   """IcePop: importance weights, 0 out of bounds.
 
-  `exp(old_logp - rollout_logp)` within `[low, high]`, and 0 outside. Source: IcePop,
+  `exp(old_logp - sample_logp)` within `[low, high]`, and 0 outside. Source: IcePop,
   2025.
 
   Args:
     old_logp: `[..., T]` the trainer's log-probabilities before the update, nats.
-    rollout_logp: `[..., T]` the sampler's log-probabilities, nats.
+    sample_logp: `[..., T]` the sampler's log-probabilities, nats.
     low: the smallest weight that is not set to 0, at least 0.
     high: the largest weight that is not set to 0, at least `low`.
 
@@ -75,19 +75,19 @@ def icepop(
   """
   if not 0 <= low <= high:
     raise ValueError(f"low is {low} and high is {high}; allowed are 0 <= low <= high")
-  ratio = _ratio(old_logp, rollout_logp)
+  ratio = _ratio(old_logp, sample_logp)
   return jnp.where((ratio >= low) & (ratio <= high), ratio, 0.0)
 
 
-def sequence(old_logp: Array, rollout_logp: Array, mask: Array, cap: float = 2.0) -> Array:
+def sequence(old_logp: Array, sample_logp: Array, mask: Array, cap: float = 2.0) -> Array:
   """TIS with one importance weight for all tokens of a sequence.
 
-  `min(exp(sum_t (old_logp - rollout_logp)), cap)`, the ratio of the sequences'
+  `min(exp(sum_t (old_logp - sample_logp)), cap)`, the ratio of the sequences'
   probabilities.
 
   Args:
     old_logp: `[..., T]` the trainer's log-probabilities before the update, nats.
-    rollout_logp: `[..., T]` the sampler's log-probabilities, nats.
+    sample_logp: `[..., T]` the sampler's log-probabilities, nats.
     mask: `[..., T]` bool or 0/1.
     cap: the largest weight, positive.
 
@@ -102,8 +102,8 @@ def sequence(old_logp: Array, rollout_logp: Array, mask: Array, cap: float = 2.0
     >>> print(correction.sequence(old, rollout, jnp.array([1, 1])))
     [1.5 1.5]
   """
-  old_logp, rollout_logp = select(old_logp, mask), select(rollout_logp, mask)
-  total = masked_sum(old_logp - rollout_logp, mask, axis=-1)[..., None]
+  old_logp, sample_logp = select(old_logp, mask), select(sample_logp, mask)
+  total = masked_sum(old_logp - sample_logp, mask, axis=-1)[..., None]
   return truncated(jnp.broadcast_to(total, mask.shape), jnp.zeros(mask.shape), cap)
 
 

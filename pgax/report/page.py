@@ -49,7 +49,7 @@ def page_html(
   title: str,
   figures: Mapping[str, bytes],
 ) -> str:
-  """Writes the page.
+  """Renders the page.
 
   Args:
     rows: rows of `metrics.jsonl`.

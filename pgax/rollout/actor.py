@@ -25,7 +25,7 @@ from pgax.types import Array, Feedback, PyTree, Rollout, StepRewardFn
 
 
 class _Samples(NamedTuple):
-  """Completions that may still be computed."""
+  """Completions and their model rewards, both possibly still being computed."""
 
   rollout: Rollout
   model_rewards: Array | None  # [N, G], None without a reward model
@@ -39,12 +39,12 @@ class Actor:
     sampler: samples completions.
     runner: runs the reward function.
     next_prompts: returns the next batch of prompts.
-    sampling: settings of sampling.
-    scoring: settings of scoring.
+    sampling: sampling settings.
+    scoring: scoring settings.
     dynamic_sampling: samples further batches until enough groups have a learning signal;
       None uses one batch as it is.
     greedy_baseline: whether to decode and score each prompt greedily as well.
-    step_reward: step reward function; None without rewards of steps.
+    step_reward: step reward function; None without step rewards.
     reward_model: learned reward model added to the reward function; None without one.
   """
 
@@ -99,7 +99,7 @@ class Actor:
   def _sample_batches(
     self, params: PyTree, key: Array, times: dict[str, float]
   ) -> tuple[list[ScoredRollout], np.ndarray]:
-    """Batches of prompts, and which of their groups are informative."""
+    """Samples batches of prompts; also returns which groups are informative."""
     limit = self.dynamic_sampling.max_batches if self.dynamic_sampling else 1
     batches, informative = [], np.zeros(0, bool)
     for batch_key in jax.random.split(key, limit):
@@ -114,7 +114,7 @@ class Actor:
   def _sample_batch(
     self, params: PyTree, key: Array, times: dict[str, float]
   ) -> ScoredRollout:
-    """A batch of prompts, each chunk of them sampled while the one before is scored."""
+    """Samples a batch of prompts in chunks, each while the one before it is scored."""
     prompts, watch = self.next_prompts(), Stopwatch()
     count = len(prompts.examples)
     keys = prompt_keys(key, count)
@@ -191,7 +191,7 @@ class Actor:
 
 
 def _fill(informative: np.ndarray, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-  """Rows of the first informative groups, and which rows only fill up the batch."""
+  """Selects the first informative groups; also returns which rows only fill the batch."""
   rows = np.flatnonzero(informative)[:wanted]
   empty = np.arange(wanted) >= len(rows)
   others = np.flatnonzero(~informative)[: wanted - len(rows)]

@@ -17,8 +17,8 @@ class SamplingConfig:
   Attributes:
     prompts_per_step: number of prompts in a step, `N`.
     group_size: number of completions per prompt, `G`.
-    max_prompt_tokens: largest number of tokens in a prompt, `P`.
-    max_completion_tokens: largest number of tokens in a completion, EOS included, `T`.
+    max_prompt_tokens: maximum number of tokens in a prompt, `P`.
+    max_completion_tokens: maximum number of tokens in a completion, EOS included, `T`.
     temperature: sampling temperature, and the temperature of the trained policy.
     top_k: number of most likely tokens to sample from; 0 for all.
     top_p: samples from the most likely tokens that reach this probability; 1 for all.

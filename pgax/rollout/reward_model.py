@@ -20,7 +20,7 @@ from pgax.rollout.config import RewardModelConfig
 from pgax.rollout.scoring import RewardResults
 from pgax.types import Array, PyTree, Rollout
 
-# Names that the two terms of the reward are logged by.
+# Log names of the two terms of the reward.
 _MODEL, _FUNCTION = "model", "function"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
@@ -40,7 +40,7 @@ def model_rewards(
     params: its parameters.
     rollout: the completions.
     truncation_reward: reward of truncated completions, which the model was not trained on.
-    microbatches: number of parts that prompts are scored in, to save memory.
+    microbatches: number of microbatches that prompts are scored in, to save memory.
 
   Returns:
     `[N, G]` float32.
@@ -55,7 +55,7 @@ def model_rewards(
 
 
 def check_score_names(names: Collection[str]) -> None:
-  """Rejects a reward function's scores that are named as a term of the reward.
+  """Rejects score names that are reserved for the two terms of the reward.
 
   Raises:
     UserError: with the name.

@@ -28,7 +28,7 @@ class Sampler:
     tokenizer: tokenizer of the model.
     mesh: mesh of devices, which prompts are sharded over.
     options: sampling options; their temperature is ignored.
-    max_completion_tokens: largest number of tokens in a completion, EOS included.
+    max_completion_tokens: maximum number of tokens in a completion, EOS included.
     slots: number of completions decoded at a time; 0 for all.
   """
 
@@ -88,7 +88,7 @@ def make_sampler(
   """Builds a sampler from its settings.
 
   Args:
-    config: settings of sampling.
+    config: sampling settings.
     model: decoder of the policy.
     tokenizer: tokenizer of the model.
     mesh: mesh of devices.

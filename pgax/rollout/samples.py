@@ -19,7 +19,7 @@ class Sample:
   Attributes:
     prompt: text of the prompt.
     completion: text of the completion.
-    ground_truth: what the reward function compares with.
+    ground_truth: the text that the reward function compares with.
     reward: reward; None if the completion could not be scored.
     right: whether the completion is right; see `RewardResults.right`.
     finished: whether the completion ended before the length limit.
@@ -55,7 +55,7 @@ def make_samples(
     rollout: the completions.
     results: results of the reward function.
     advantages: `[N, G, T]`, or None.
-    limit: largest number of rows.
+    limit: maximum number of rows.
 
   Returns:
     At most `limit` samples.

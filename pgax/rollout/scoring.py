@@ -148,7 +148,7 @@ def score_rollout(
     [Job(x.prompt, t, x.ground_truth, x.metadata) for x, group in groups for t in group]
   )
   for outcome in outcomes:
-    check_names(outcome)
+    check_outcome(outcome)
 
   def in_groups(values: list, dtype: type) -> np.ndarray:
     return np.asarray(values, dtype).reshape(mask.shape[:2])
@@ -157,7 +157,7 @@ def score_rollout(
     return in_groups([x.scores.get(name, math.nan) for x in outcomes], np.float32)
 
   rewards = scores_of("reward")
-  # Only here does a reward that is too large for float32 show.
+  # A finite reward that is too large for float32 is infinite here.
   valid = np.isfinite(rewards) & in_groups([not x.reason for x in outcomes], bool)
   reasons = in_groups([x.reason or "nan" for x in outcomes], object)
   names = sorted({name for x in outcomes for name in x.scores} - {"reward"})
@@ -171,8 +171,8 @@ def score_rollout(
   )
 
 
-def check_names(outcome: Outcome) -> None:
-  """Rejects scores that lack `reward` or use a reserved name.
+def check_outcome(outcome: Outcome) -> None:
+  """Rejects an outcome whose scores lack `reward` or use a reserved name.
 
   Args:
     outcome: outcome of one completion.

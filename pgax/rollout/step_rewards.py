@@ -1,4 +1,4 @@
-"""Rewards of steps: from character positions in a text to tokens."""
+"""Step rewards: from character positions in a text to tokens."""
 
 from bisect import bisect_left
 

@@ -1,4 +1,4 @@
-"""JSON lines files: a row a line, readable after the process died while writing."""
+"""JSON Lines files: one row per line, readable even if the writing process died."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def read_lines(path: Path) -> list[dict]:
-  """Reads the rows of a JSON lines file, up to a line that a dying process left unfinished.
+  """Reads the rows of a JSON Lines file, up to a line that a dying process left unfinished.
 
   Args:
     path: the file; it need not exist.
@@ -17,7 +17,7 @@ def read_lines(path: Path) -> list[dict]:
   if not path.exists():
     return []
   rows = []
-  # A row may end inside a character; it is no JSON then, whatever replaces it. Only a
+  # A row may end inside a character; it is then no JSON, even with a replacement. Only a
   # newline ends a row: text may hold other separators that splitlines() would split at.
   for line in filter(None, path.read_text(encoding="utf-8", errors="replace").split("\n")):
     try:
@@ -28,7 +28,7 @@ def read_lines(path: Path) -> list[dict]:
 
 
 def write_lines(path: Path, rows: Iterable[Mapping], mode: str = "a") -> None:
-  """Writes rows to a JSON lines file.
+  """Writes rows to a JSON Lines file.
 
   Args:
     path: the file.

@@ -1,4 +1,4 @@
-"""The folder of a run: created, or recognized as the run's own, before anything else."""
+"""The folder of a run: created, or checked to be that run's, before anything else."""
 
 import json
 from collections.abc import Collection, Mapping

@@ -83,7 +83,7 @@ def next_token(
 def _truncate(log_probs: Array, options: Options) -> Array:
   """Restricts a distribution `[..., V]` to its most likely tokens.
 
-  Equally likely tokens are kept or dropped together, whatever their ids.
+  Equally likely tokens are kept or dropped together, regardless of their ids.
   """
 
   def keep_above(log_probs: Array, threshold: Array) -> Array:

@@ -14,7 +14,7 @@ class Options:
 
   The options apply to the logits in this order: `logit_bias`, `min_tokens`, `temperature`,
   `top_k`, `top_p` of the remaining tokens, `min_p`. The policy is
-  `softmax(logits / temperature)` whatever the other options are.
+  `softmax(logits / temperature)`, regardless of the other options.
 
   Attributes:
     eos_ids: `[E]` int32, ids of tokens that end a completion.

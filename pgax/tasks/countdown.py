@@ -221,7 +221,7 @@ def countdown(
   Args:
     operands: number of given numbers, from 2 to 4.
     largest: upper bound of the given numbers, from 2 to 1000; the lower bound is 1.
-    operators: operators of the solutions, some of `+-*`; the reward also allows `/`.
+    operators: operators of the solutions, a subset of `+-*`; the reward also allows `/`.
     patience: probability that the demonstrator continues after a wrong expression, in
       [0, 1].
     tries: maximum number of expressions that the demonstrator tries.
@@ -249,7 +249,9 @@ def countdown(
     if not low <= value <= high:
       raise ValueError(f"{name} is {value}; it must be in [{low}, {high}]")
   if not operators or set(operators) - set(_OPERATORS):
-    raise ValueError(f"operators is {operators!r}; it must be some of {_OPERATORS!r}")
+    raise ValueError(
+      f"operators is {operators!r}; it must be a nonempty subset of {_OPERATORS!r}"
+    )
   fill(template, "")  # checks the template
   settings = (operands, largest, operators, patience, tries, template, seed)
   train = CountdownProblems(train_size, False, *settings)

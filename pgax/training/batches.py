@@ -25,7 +25,7 @@ def prompt_collator(
   Args:
     data: how problems become prompts.
     tokenizer: tokenizer of the model.
-    max_prompt_tokens: largest number of tokens in a prompt.
+    max_prompt_tokens: maximum number of tokens in a prompt.
 
   Returns:
     A `CollatePrompts`.
@@ -52,7 +52,7 @@ def batch_iterators(
     prompts: collator of prompts.
 
   Returns:
-    `supervised`, which yields `DemonstrationRows`, and `reinforce`, which yields
+    `supervised`, which yields `DemonstrationRows`, and `reinforcement`, which yields
     `PromptBatch`es.
   """
   train, stage, seed = config.task.train, config.supervised, 2 * config.seed
@@ -61,8 +61,8 @@ def batch_iterators(
     supervised = packed_batches(train, collate, stage.batch_size, stage.row_tokens, seed)
   else:
     supervised = batches(train, collate, stage.batch_size, seed)
-  reinforce = batches(train, prompts, config.sampling.prompts_per_step, seed + 1)
-  return {"supervised": supervised, "reinforce": reinforce}
+  reinforcement = batches(train, prompts, config.sampling.prompts_per_step, seed + 1)
+  return {"supervised": supervised, "reinforcement": reinforcement}
 
 
 def next_of(iterator: grain.DatasetIterator) -> Callable[[], Any]:
@@ -80,7 +80,7 @@ def next_of(iterator: grain.DatasetIterator) -> Callable[[], Any]:
 def fit_task(
   config: RunConfig, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[RunConfig, dict[str, int]]:
-  """Leaves out the problems that a run can't use, and counts the others.
+  """Removes the problems that a run can't use, and counts both kinds.
 
   Args:
     config: configuration of the run.

@@ -50,23 +50,23 @@ class RunConfig:
     task: problems to train on and to evaluate with.
     reward: reward function.
     algorithm: policy-gradient algorithm.
-    model: shape of the decoder.
+    model: configuration of the decoder.
     steps: number of policy-gradient steps, including those that train the critic alone.
     seed: random seed of everything.
     data: how problems become prompts.
     sampling: how completions are sampled.
-    scoring: where the reward function runs.
+    scoring: where and when completions are scored.
     reward_model: learned reward model added to the reward function.
-    step_reward: step reward function, for algorithms that learn from rewards of steps; it
-      always runs in the training process. None for no rewards of steps.
+    step_reward: step reward function, for algorithms that learn from step rewards; it
+      always runs in the training process. None for no step rewards.
     optimizer: optimizer of the policy.
-    critic: settings of the critic.
+    critic: critic settings.
     lora: adapters of the policy. With a rank above 0 only adapters are trained, in every
       stage, over a frozen base that policy and reference share; exports have them merged.
     learner: how updates are computed.
     supervised: supervised training before reinforcement learning.
-    model_path: directory of a model in transformers' format to start from, whose shape
-      `model` is; empty for fresh weights.
+    model_path: directory of a model in transformers' format to start from, whose
+      configuration is `model`; empty for fresh weights.
     init_from_run: folder of another run whose policy to start from; empty for fresh
       weights.
     evaluation: when and how held-out problems are evaluated.
@@ -155,16 +155,16 @@ class PreferenceConfig:
   Attributes:
     name: name of the run, shown in its progress bar.
     data: pairs to train on and to evaluate with.
-    model: shape of the decoder; the export needs one that transformers has.
+    model: configuration of the decoder; the export needs one that transformers has.
     model_path: directory of a language model in transformers' format to start from, whose
-      shape `model` is; empty for fresh weights. The head starts at zero.
+      configuration is `model`; empty for fresh weights. The head starts at zero.
     optimizer: optimizer of the reward model.
     mesh: layout of the devices.
     seed: random seed of everything.
     steps: number of optimizer steps.
     batch_size: number of pairs in a step.
-    max_prompt_tokens: largest number of tokens in a prompt.
-    max_completion_tokens: largest number of tokens in a completion, EOS included.
+    max_prompt_tokens: maximum number of tokens in a prompt.
+    max_completion_tokens: maximum number of tokens in a completion, EOS included.
     eval_every: number of steps between evaluations; there is one after the last step.
     eval_pairs: number of held-out pairs in an evaluation.
     checkpoints: when checkpoints are saved.

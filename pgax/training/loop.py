@@ -16,16 +16,16 @@ Rows = Sequence[Mapping[str, Any]]  # completions, as rows of `samples.jsonl`
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """What a stage does at which of its steps.
+  """What a stage does at each of its steps.
 
   Attributes:
     steps: number of steps.
     eval_every: number of steps between evaluations; 0 for none.
     eval_first: whether to evaluate before the first step.
-    eval_last: whether to evaluate after the last step, whatever `eval_every` is.
+    eval_last: whether to evaluate after the last step, regardless of `eval_every`.
     checkpoint_every: number of steps between checkpoints; there is one after the last step.
-    samples_every: number of steps between logged completions, those of the first and of the
-      last step always among them; 0 for none.
+    samples_every: number of steps between logged completions; those of the first and of the
+      last step are always logged. 0 for none.
   """
 
   steps: int
@@ -51,12 +51,12 @@ class Schedule:
 
 
 class Stage(Protocol):
-  """A stage of training: what a step and an evaluation are.
+  """A stage of training, which defines its step and its evaluation.
 
   Attributes:
     name: name in the progress bar.
     prefix: prefix of the names of its metrics in the log; see `runs.loggers`.
-    schedule: what happens at which step.
+    schedule: what happens at each step.
     shown: metrics to show in the progress bar: label, name and format of each.
   """
 

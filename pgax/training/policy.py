@@ -64,12 +64,12 @@ def load_policy(config: RunConfig, workdir: Path) -> Policy:
   with read_checkpoints(workdir) as checkpoints:
     progress = Progress.from_json(checkpoints.restore_data())
   tokenizer = load_tokenizer(workdir / "tokenizer")
-  ends = end_ids(config.model_path, tokenizer)
-  sampler = make_sampler(config.sampling, model, tokenizer, mesh, ends)
+  ids = eos_ids(config.model_path, tokenizer)
+  sampler = make_sampler(config.sampling, model, tokenizer, mesh, ids)
   return Policy(params, progress, tokenizer, model, mesh, sampler)
 
 
-def end_ids(model_path: str, tokenizer: PreTrainedTokenizerFast) -> tuple[int, ...]:
+def eos_ids(model_path: str, tokenizer: PreTrainedTokenizerFast) -> tuple[int, ...]:
   """Collects the tokens that end a completion.
 
   Args:
@@ -101,7 +101,7 @@ def export_policy(
   transformers and vLLM read it.
 
   Args:
-    config: shape of the decoder.
+    config: configuration of the decoder.
     params: its parameters, adapters merged.
     tokenizer: tokenizer of the model.
     source: directory that the model was loaded from.

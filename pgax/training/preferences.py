@@ -154,7 +154,7 @@ def train_on_preferences(
   progress: bool = True,
   loggers: Sequence[str | Logger] = DEFAULT_LOGGERS,
 ) -> PreferenceResult:
-  """Trains a reward model, or continues to, and exports it to `workdir/export`.
+  """Trains a reward model, or continues to, then exports it to `workdir/export`.
 
   Args:
     config: configuration of the run.

@@ -23,7 +23,7 @@ from pgax.runs.checkpoint import Checkpoints
 from pgax.training.batches import batch_iterators, next_of, prompt_collator
 from pgax.training.config import RunConfig
 from pgax.training.loop import Schedule
-from pgax.training.policy import end_ids, load_params
+from pgax.training.policy import eos_ids, load_params
 from pgax.training.progress import Progress
 from pgax.training.stages import Reinforcement, Supervised, on_devices
 from pgax.types import PyTree
@@ -57,8 +57,8 @@ class Run:
     )
     self.iterators = batch_iterators(config, self.collate)
     self.problems = fingerprint(config.task.train)
-    ends = end_ids(config.model_path, tokenizer)
-    self.sampler = make_sampler(config.sampling, self.model, tokenizer, self.mesh, ends)
+    ids = eos_ids(config.model_path, tokenizer)
+    self.sampler = make_sampler(config.sampling, self.model, tokenizer, self.mesh, ids)
     self.reward_model = self._load_reward_model()
     self.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
 
@@ -193,7 +193,7 @@ class Run:
     return Actor(
       sampler=self.sampler,
       runner=self.runner,
-      next_prompts=next_of(self.iterators["reinforce"]),
+      next_prompts=next_of(self.iterators["reinforcement"]),
       sampling=config.sampling,
       scoring=config.scoring,
       dynamic_sampling=config.algorithm.dynamic_sampling,

@@ -31,7 +31,7 @@ class Supervised:
   """Supervised training on worked solutions.
 
   Attributes:
-    schedule: what happens at which step.
+    schedule: what happens at each step.
     next_rows: returns the next batch, on the devices.
     train_step: jitted supervised step.
     evaluator: evaluates the policy of a state.
@@ -72,7 +72,7 @@ class Reinforcement:
 
   Attributes:
     name: name in the progress bar.
-    schedule: what happens at which step.
+    schedule: what happens at each step.
     actor: collects experience.
     policy_step: jitted policy step.
     critic_step: jitted step that trains the critic alone; None without pretraining.
@@ -141,7 +141,7 @@ class PreferenceLearning:
 
   Attributes:
     name: name in the progress bar.
-    schedule: what happens at which step.
+    schedule: what happens at each step.
     model: module of the reward model.
     train_step: jitted preference step.
     next_pairs: returns the next batch of pairs.

@@ -46,7 +46,7 @@ def train(
   progress: bool = True,
   loggers: Sequence[str | Logger] = DEFAULT_LOGGERS,
 ) -> Result:
-  """Runs a configuration, or the rest of it if the workdir holds a part of the run.
+  """Trains a policy, or continues to if the workdir holds an unfinished run.
 
   Args:
     config: configuration of the run.
@@ -55,7 +55,7 @@ def train(
     record: the configuration as JSON values, saved as `config.json`; a folder with another
       record is rejected. Without a record, only shapes are compared.
     progress: whether to show progress bars.
-    loggers: names of built-in loggers (see `runs.loggers.BUILT_IN`), or loggers. JSON lines
+    loggers: names of built-in loggers (see `runs.loggers.BUILT_IN`), or loggers. JSON Lines
       are always written.
 
   Returns:

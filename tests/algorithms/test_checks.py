@@ -50,7 +50,7 @@ def test_a_custom_advantage_may_raise_any_error():
   ("advantage", "shapes", "message"),
   [
     (parts.GroupNormalized(), (4, 1, 5, 7), "group size is 1"),
-    (parts.ProcessNormalized(), SHAPES, "needs rewards of steps"),
+    (parts.ProcessNormalized(), SHAPES, "needs step rewards"),
     (parts.MovingAverageBaseline(), SHAPES, "baseline is None"),
     (parts.GreedyBaseline(), SHAPES, "greedy_baseline is False"),
     (parts.GAE(), SHAPES, "has no critic"),

@@ -1,4 +1,4 @@
-"""Evaluations: who is counted, what the numbers are, and that they do not move."""
+"""Evaluations: which completions count, the numbers, and that they are reproducible."""
 
 import math
 
@@ -98,7 +98,7 @@ ANSWERS[3, 0] = None
 
 
 class Script:
-  """A reward and a reader of answers that go by the hand-written table."""
+  """A reward and an answer extractor that follow the hand-written table."""
 
   def __init__(self):
     self.scored = self.read = 0
@@ -107,7 +107,7 @@ class Script:
     index = divmod(self.scored, 6)
     self.scored += 1
     assert prompt == PROBLEMS[index[0]].prompt
-    # Of weight 2, so that the reward is not what tells who is right.
+    # Of weight 2, so that the reward does not show which completions are right.
     scores = {"reward": 2.0 * RIGHT[index], "accuracy": float(RIGHT[index])}
     scores["part"] = 3.0 if index[1] else math.inf  # what is not finite is left out
     return scores if VALID[index] else {"reward": math.nan}

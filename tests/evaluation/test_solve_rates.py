@@ -1,4 +1,4 @@
-"""The measurement of solve rates: interrupted, gone on with, and used as a filter."""
+"""The measurement of solve rates: interrupted, continued, and used as a filter."""
 
 import dataclasses
 import json

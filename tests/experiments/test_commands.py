@@ -1,4 +1,4 @@
-"""Commands without another run before them: refused and mended, and SFT alone."""
+"""Commands in a new folder: a rejected one that is then fixed, and SFT alone."""
 
 import re
 
@@ -52,7 +52,7 @@ def test_bad_settings_get_a_message(call, tmp_path, arguments, metrics):
   assert "Traceback" not in done.stderr
 
 
-def test_a_refused_command_can_be_mended(call, tmp_path):
+def test_a_rejected_command_can_be_fixed(call, tmp_path):
   bad = [
     f"--workdir={tmp_path}/run",
     *SMALL,

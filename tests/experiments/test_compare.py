@@ -1,4 +1,4 @@
-"""The comparison: one warm start, runs that go on, and a table of what came out."""
+"""The comparison: one warm start, runs that continue, and a table of the results."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_presets_of_several_calls_stand_in_one_table(tmp_path):
   assert len((tmp_path / "table.md").read_text().splitlines()) == 4
 
 
-def test_a_run_that_would_be_refused_is_refused_first(tmp_path):
+def test_a_bad_run_is_rejected_before_the_first_one_starts(tmp_path):
   with pytest.raises(UserError, match="pretraining is 10 and steps is 2"):
     compare(tmp_path, {"grpo": [0], "vapo": [0]}, steps=2, read_config=small)
   assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Configs: frozen dataclasses at the edge, JSON there and back, and what is refused."""
+"""Configs: frozen dataclasses, a round trip through JSON, and what is rejected."""
 
 import dataclasses
 import functools
@@ -126,7 +126,7 @@ def test_how_answers_are_read_is_a_setting():
       given.evaluation.extract_answer = answer
     saved = json.loads(json.dumps(to_json(given)))
     assert freeze(from_json(saved)).evaluation.extract_answer is answer
-  # A function deeper down keeps its own way of being saved, whatever it is called.
+  # A function deeper down is saved in its own way, regardless of its key.
   functions, weights = {"answer": final_answer}, {"answer": 1.0}
   reward = entry(combine, functions=functions, weights=weights)
   given = run_config("x", entry(addition), reward, entry(algorithms.grpo))
@@ -281,7 +281,7 @@ def test_what_can_not_be_saved_is_rejected(name, value, message):
     freeze(given) and to_json(given)
 
 
-def test_a_function_of_a_config_file_is_refused(monkeypatch):
+def test_a_function_of_a_config_file_is_rejected(monkeypatch):
   # ml_collections makes a module of the file, which only this process has.
   module = types.ModuleType("config_config")
   exec("def mine(*_): return {'reward': 1.0}", vars(module))

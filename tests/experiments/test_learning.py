@@ -1,4 +1,4 @@
-"""The default job and every preset learn, to the figures that the README promises.
+"""The default job and every preset learn, to the figures that the README states.
 
 These are left out of the test command, because together they take about twenty minutes of
 two cores; see README.md.

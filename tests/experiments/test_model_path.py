@@ -1,4 +1,4 @@
-"""A run from a checkpoint directory of transformers, and the directory that comes out."""
+"""A run from a checkpoint directory of transformers, and the directory it exports."""
 
 import dataclasses
 import json

@@ -90,7 +90,7 @@ def test_the_marker_needs_no_space(tmp_path):
 
 
 def test_tensorflow_is_not_loaded_where_it_is_installed(data_dir, tmp_path):
-  (tmp_path / "tensorflow").mkdir()  # one that tells when it is loaded
+  (tmp_path / "tensorflow").mkdir()  # one that reports when it is loaded
   (tmp_path / "tensorflow" / "__init__.py").write_text(
     f"open({str(tmp_path / 'loaded')!r}, 'w').close()\n"
   )

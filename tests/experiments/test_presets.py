@@ -1,4 +1,4 @@
-"""The table of presets is made from the values, and the docs hold it."""
+"""The table of presets is generated from the presets, and is the one in the docs."""
 
 import dataclasses
 from pathlib import Path

@@ -92,7 +92,7 @@ def test_training_tells_where_it_started_and_arrived(trained):
 
 
 def _wait_for(path, rows, process, errors):
-  """Until the file has that many rows; a process that ended first is a failure."""
+  """Waits until the file has that many rows; fails if the process ends first."""
   while len(read_lines(path)) < rows:
     assert process.poll() is None, errors.read_text()[-3000:]
     time.sleep(0.02)
@@ -281,7 +281,7 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
   )
   assert done.returncode == 0, done.stderr[-3000:]
   assert "0.0% of 3 problems of gsm8k/held_out" in done.stdout
-  # It goes on to the limit of that config, which is not the one that it was trained with.
+  # It continues to the limit of that config, which is not the one of its training.
   metrics = json.loads(done.stdout.splitlines()[-1])["estimates"]
   assert (metrics["length"]["mean"], metrics["truncated"]["mean"]) == (32, 1)
 

@@ -1,4 +1,4 @@
-"""The critic in the train step: it learns by its own optimizer, alone or not."""
+"""The critic in the train step: it has its own optimizer, and may be trained alone."""
 
 import dataclasses
 

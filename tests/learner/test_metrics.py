@@ -14,7 +14,7 @@ from tests import tiny
 
 ROLLOUT, FEEDBACK, VALUES = tiny.rollout(), tiny.feedback(), tiny.values()
 MASK = np.asarray(ROLLOUT.action_mask)
-OLD = ROLLOUT.logp + 0.5 * (VALUES - 0.4) * MASK  # the trainer sees it otherwise
+OLD = ROLLOUT.logp + 0.5 * (VALUES - 0.4) * MASK  # the trainer computes another one
 
 
 def computed(algorithm, old=OLD):

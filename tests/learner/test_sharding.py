@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _step(devices: int, fsdp: int = 1, model: int = 1, rank: int = 0) -> dict:
-  """Runs `sharded_step.py` with that many host devices, in a process of its own."""
+  """Runs `sharded_step.py` with that many host devices, in a separate process."""
   flags = f"--xla_force_host_platform_device_count={devices}"
   done = subprocess.run(
     [sys.executable, "-m", "tests.learner.sharded_step", *map(str, (fsdp, model, rank))],

@@ -1,4 +1,4 @@
-"""The supervised step: packed is unpacked, parts are the whole, constants are constants."""
+"""The supervised step: neither packing nor microbatches change it; constants divide it."""
 
 import jax
 import jax.numpy as jnp

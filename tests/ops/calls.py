@@ -66,7 +66,7 @@ TOKENS = {**OLD, "advantages": ADVANTAGES}
 SEQUENCES = {**TOKENS, "mask": MASK}
 COMPLETIONS = {**OLD, "rewards": R, "mask": MASK}
 REFERENCE = {"logp": X, "ref_logp": Z}
-SAMPLER = {"old_logp": X, "rollout_logp": Y}
+SAMPLER = {"old_logp": X, "sample_logp": Y}
 
 CALLS = {
   "advantages.batch_mean": {"rewards": R},

@@ -1,4 +1,4 @@
-"""A learned reward in the loop: what has ended is scored, what was cut is not."""
+"""A learned reward in the loop: finished completions are scored, truncated ones not."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ ROLLOUT = ROLLOUT.replace(finished=jnp.arange(16).reshape(4, 4) % 3 > 0)
 
 
 def lively(seed=0):
-  """A scorer whose head is not zero."""
+  """A reward model whose head is not zero."""
   params = init_params(MODEL, jax.random.key(seed))["params"]
   return {"params": dict(params) | {"head": jnp.linspace(-1, 1, CONFIG.embed_dim)}}
 
@@ -147,7 +147,7 @@ def saved(tmp_path_factory):
   return path
 
 
-def test_what_can_be_no_reward_model_is_refused(saved, tmp_path):
+def test_what_is_no_reward_model_is_rejected(saved, tmp_path):
   def check(path, **changes):
     changes = {"reward_model": RewardModelConfig(str(path))} | changes
     check_run(tiny.run_config(**changes), byte_tokenizer())

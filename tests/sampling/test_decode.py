@@ -1,4 +1,4 @@
-"""The sampler agrees with the trainer, and with itself whatever the slots."""
+"""The sampler agrees with the trainer, and with itself for any number of slots."""
 
 import jax
 import jax.numpy as jnp

@@ -115,7 +115,7 @@ def test_problems_are_a_function_of_the_seed():
     ({"held_out_size": 0}, "held_out_size is 0"),
     ({"seed": -1}, "seed is -1"),
     ({"operators": ""}, "operators is ''"),
-    ({"operators": "+/"}, "operators is '.*'; it must be some of"),
+    ({"operators": "+/"}, "operators is '.*'; it must be a nonempty subset of"),
     ({"template": ""}, "template is ''"),
     (
       {"operands": 2, "largest": 3, "operators": "+"},

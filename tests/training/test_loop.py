@@ -293,7 +293,7 @@ def test_fewer_steps_than_done_are_rejected(whole, tmp_path):
   record, message = {"a": 1, "steps": 3}, r"steps is 3, but the run in .* has done \d steps"
   with pytest.raises(UserError, match=message):
     train(fewer, byte_tokenizer(), whole[1], record, progress=False)
-  assert read_config(whole[1]) == {"a": 1}  # what it was, as far as it went
+  assert read_config(whole[1]) == {"a": 1}  # unchanged
 
 
 def test_in_another_thread(whole, tmp_path):

@@ -59,7 +59,7 @@ def test_the_reference_and_the_optimizer_cost_no_second_copy():
 
 @pytest.fixture(scope="module")
 def stepped():
-  """The state before and after three steps, and what they told."""
+  """The state before and after three steps, and their metrics."""
   shardings = shardings_of(abstract_state(LEARNER, make_mesh()))
   step = make_policy_step(LEARNER, shardings)
   state, reported = init_state(LEARNER, make_mesh(), seed=0), []

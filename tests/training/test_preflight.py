@@ -1,4 +1,4 @@
-"""Checks before a run: whatever is wrong is reported before anything is compiled."""
+"""Checks before a run: every error is reported before anything is compiled."""
 
 import dataclasses
 
@@ -89,7 +89,10 @@ ALONE = SamplingConfig(
       {"supervised": SupervisedConfig(steps=6, row_tokens=20)},
       "supervised.row_tokens is 20; a prompt and a solution may have 21 tokens",
     ),
-    ({"step_reward": addition_steps}, "step_reward is given, but advantage Group.* no use"),
+    (
+      {"step_reward": addition_steps},
+      "step_reward is given, but advantage Group.* not use",
+    ),
     (
       {"algorithm": dataclasses.replace(algorithms.grpo(), greedy_baseline=True)},
       "algorithm.greedy_baseline is given, but advantage",
@@ -107,7 +110,7 @@ ALONE = SamplingConfig(
         "algorithm": dataclasses.replace(algorithms.grpo_process(), shaping=SHAPING),
         "step_reward": addition_steps,
       },
-      "shaping is .*learns from rewards of steps",
+      "shaping is .*learns from step rewards",
     ),
     (
       {
@@ -122,7 +125,7 @@ ALONE = SamplingConfig(
         "step_reward": addition_steps,
         "task": SENTENCES,
       },
-      "step_reward .* fails on the solution of a first problem, 'one'",
+      "step_reward .* fails on the solution of the first problem, 'one'",
     ),
     ({"reward": lambda *_: {"score": 1.0}}, r"scores .'score'.; 'reward' must be among"),
     ({"reward": lambda *_: {"reward": 1.0, "mean": 1.0}}, "a score named 'mean'"),

@@ -1,4 +1,4 @@
-"""Runs whose reward function misbehaves: they end, they count, or they stop and say why."""
+"""Runs whose reward function misbehaves: they count it, or stop with a report."""
 
 import math
 

@@ -108,7 +108,7 @@ class MovingAverageBaseline:
         "MovingAverageBaseline needs a baseline and baseline is None; give the algorithm "
         "a MovingAverage as its baseline"
       )
-    # `MovingAverage.update` moves the baseline, at its own rate.
+    # `MovingAverage.update` updates the baseline, at its own rate.
     return advantages.moving_average(inputs.rewards, inputs.baseline, 0.0, inputs.valid)[0]
 
 
@@ -144,7 +144,7 @@ class ProcessNormalized:
     _check_group(inputs, self)
     if inputs.step_rewards is None:
       raise ValueError(
-        "ProcessNormalized needs rewards of steps and step_reward is None; give a function "
+        "ProcessNormalized needs step rewards and step_reward is None; give a function "
         "that rewards steps"
       )
     mask = inputs.action_mask

@@ -28,7 +28,7 @@ class MissingEOS:
 
 @dataclasses.dataclass(frozen=True)
 class Overlong:
-  """DAPO: a penalty that grows towards the length limit; see `shaping.overlong`.
+  """DAPO: a penalty that grows toward the length limit; see `shaping.overlong`.
 
   The length counts all tokens of the completion, as the limit does.
 

@@ -45,8 +45,8 @@ class Clipped:
   """PPO: the clipped surrogate; see `surrogates.clipped`.
 
   Attributes:
-    clip_low: distance of the lower bound of the ratio from 1, in [0, 1].
-    clip_high: distance of the upper bound of the ratio from 1, at least 0.
+    clip_low: how far the ratio may fall below 1, in [0, 1].
+    clip_high: how far the ratio may rise above 1, at least 0.
     dual_clip: bound of the ratio for negative advantages, above 1; None for no bound.
   """
 
@@ -70,8 +70,8 @@ class SequenceClipped:
   """GSPO: the clipped surrogate with one ratio for each sequence; see `surrogates.gspo`.
 
   Attributes:
-    clip_low: distance of the lower bound of the ratio from 1, in [0, 1].
-    clip_high: distance of the upper bound of the ratio from 1, at least 0.
+    clip_low: how far the ratio may fall below 1, in [0, 1].
+    clip_high: how far the ratio may rise above 1, at least 0.
   """
 
   clip_low: float = 3e-4
@@ -109,8 +109,8 @@ class ClippedWeight:
   """CISPO: the policy gradient, times a clipped importance weight; see `surrogates.cispo`.
 
   Attributes:
-    clip_low: distance of the lower bound of the weight from 1, in [0, 1].
-    clip_high: distance of the upper bound of the weight from 1, at least 0.
+    clip_low: how far the weight may fall below 1, in [0, 1]; 1 for no lower bound.
+    clip_high: how far the weight may rise above 1, at least 0.
   """
 
   clip_low: float = 1.0
@@ -167,8 +167,8 @@ class ReferenceWeighted:
   """A-LoL: likelihood of good completions, times a clipped ratio; see `surrogates.a_lol`.
 
   Attributes:
-    clip: distance of the bounds of the ratio to the reference from 1, in [0, 1].
-    importance: whose ratio is taken: `sequence`, `token`, or `none` for a weight of 1.
+    clip: how far the ratio to the reference may move from 1, in [0, 1].
+    importance: ratio to weight by, `sequence` or `token`; `none` for a weight of 1.
   """
 
   clip: float = 0.9
@@ -209,7 +209,8 @@ class Pairwise:
   """P3O: the clipped policy gradient over the pairs of a group; see `surrogates.p3o`.
 
   Attributes:
-    clip: bound of the ratio of a completion, or of the difference of two log-ratios.
+    clip: how far a ratio may move from 1; with `joint`, how far the difference of the
+      log-ratios may move from 0, nats.
     form: `separate` clips each ratio (V1), `joint` the difference of log-ratios (V2).
   """
 

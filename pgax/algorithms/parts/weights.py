@@ -33,9 +33,9 @@ class TruncatedWeights:
 
   cap: float = 2.0
 
-  def __call__(self, old_logp: Array, rollout_logp: Array, mask: Array) -> Array:
+  def __call__(self, old_logp: Array, sample_logp: Array, mask: Array) -> Array:
     del mask
-    return correction.truncated(old_logp, rollout_logp, self.cap)
+    return correction.truncated(old_logp, sample_logp, self.cap)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +50,9 @@ class IcePop:
   low: float = 0.5
   high: float = 5.0
 
-  def __call__(self, old_logp: Array, rollout_logp: Array, mask: Array) -> Array:
+  def __call__(self, old_logp: Array, sample_logp: Array, mask: Array) -> Array:
     del mask
-    return correction.icepop(old_logp, rollout_logp, self.low, self.high)
+    return correction.icepop(old_logp, sample_logp, self.low, self.high)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,5 +65,5 @@ class SequenceTruncatedWeights:
 
   cap: float = 2.0
 
-  def __call__(self, old_logp: Array, rollout_logp: Array, mask: Array) -> Array:
-    return correction.sequence(old_logp, rollout_logp, mask, self.cap)
+  def __call__(self, old_logp: Array, sample_logp: Array, mask: Array) -> Array:
+    return correction.sequence(old_logp, sample_logp, mask, self.cap)

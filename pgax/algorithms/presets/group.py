@@ -68,7 +68,7 @@ def grpo_process(
 ) -> Algorithm:
   """GRPO with process supervision: every step of a completion is rewarded.
 
-  `A_t` is the sum of the rewards of steps that end at or after `t`, normalized over all
+  `A_t` is the sum of the rewards of the steps that end at or after `t`, normalized over all
   steps of the group; all other parts are those of `grpo`. Source: arXiv 2402.03300, section
   4.1.3.
 
@@ -135,12 +135,12 @@ def dapo(
 
   GRPO's advantage, PPO's clip with a higher upper bound, mean over all tokens, no KL
   penalty. Groups of equal rewards are dropped and further prompts sampled, and the reward
-  falls towards the length limit. Source: arXiv 2503.14476.
+  falls toward the length limit. Source: arXiv 2503.14476.
 
   Args:
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
-    max_batches: largest number of batches of prompts that a step may sample; 1 trains on
+    max_batches: maximum number of prompt batches that a step may sample; 1 trains on
       all groups.
     overlong_buffer: number of tokens before the limit over which the reward falls; None
       for a fifth of the limit.

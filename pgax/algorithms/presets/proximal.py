@@ -17,7 +17,7 @@ def mdpo(
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
-  """MDPO: mirror-descent policy optimization, several steps towards a proximal optimum.
+  """MDPO: mirror-descent policy optimization, several steps toward a proximal optimum.
 
   `-A * ratio + (1 / t_k) * KL(policy || old policy)`, with a step size `t_k` annealed
   from update to update and `A = R - mean R` of the group; mean over tokens and then over
@@ -83,7 +83,7 @@ def a_lol(
   paper has the reference policy's value of the prompt. Source: arXiv 2305.14718.
 
   Args:
-    importance: whose ratio is taken: `sequence` for the completion's, `token` for each
+    importance: ratio to weight by: `sequence` for the completion's, `token` for each
       token's, `none` for a ratio of 1, the paper's reference-free variant.
     clip: how far that ratio may move from 1; ignored with `none`.
     kl_coef: coefficient of a KL penalty in the loss; with `none`, the paper's KL variant.
@@ -141,8 +141,8 @@ def copg(beta: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm
   """CoPG: contrastive policy gradient.
 
   `(R_1 - R_2 - beta * (log-ratio of y_1 - log-ratio of y_2))**2 / (2 beta)` over the pairs
-  of a group, with ratios to the reference. It is also correct off-policy: whichever policy
-  sampled, its minimum is the optimum of the reward minus `beta` times the divergence.
+  of a group, with ratios to the reference. It is also correct off-policy: regardless of the
+  policy that sampled, its minimum maximizes the reward minus `beta` times the divergence.
   Source: arXiv 2406.19185.
 
   Args:

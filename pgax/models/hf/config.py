@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgax.models.config import DecoderConfig
-from pgax.models.hf.rope import read_rope, write_rope
+from pgax.models.hf.rope import FULL, SLIDING, read_rope, write_rope
 
 _ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 _NOT_SAVED = ("dtype", "remat")  # fields that a checkpoint does not have
-_SLIDING, _FULL = "sliding_attention", "full_attention"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,10 +119,10 @@ def _sliding(raw: Mapping[str, Any], family: Family, layers: int) -> dict[str, A
     window = 0
   kinds = None if family.model_type == "mistral" else raw.get("layer_types")
   if kinds is not None:
-    unknown = sorted(set(kinds) - {_SLIDING, _FULL})
+    unknown = sorted(set(kinds) - {SLIDING, FULL})
     if unknown:
-      raise ValueError(f"layer_types has {unknown[0]}; it may have {_SLIDING} and {_FULL}")
-    sliding = tuple(kind == _SLIDING for kind in kinds)
+      raise ValueError(f"layer_types has {unknown[0]}; it may have {SLIDING} and {FULL}")
+    sliding = tuple(kind == SLIDING for kind in kinds)
   elif family.switched:
     first = raw.get("max_window_layers", 28)
     sliding = tuple(layer >= first for layer in range(layers))
@@ -225,7 +224,7 @@ def _write(config: DecoderConfig, family: Family) -> dict[str, Any]:
   if family.switched:
     raw["use_sliding_window"] = c.sliding_window > 0
   if family.switched or family.period:
-    raw["layer_types"] = [_SLIDING if sliding else _FULL for sliding in c.is_sliding]
+    raw["layer_types"] = [SLIDING if sliding else FULL for sliding in c.is_sliding]
   return raw | write_rope(config, nested=family.local_theta > 0)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from pgax.models.config import DecoderConfig
 from pgax.models.rope import KINDS, RopeScaling
 
-_LOCAL, _GLOBAL = "sliding_attention", "full_attention"
+# Kinds of layers, by the names of transformers.
+SLIDING, FULL = "sliding_attention", "full_attention"
 
 
 def _mscale(factor: float, weight: float) -> float:
@@ -74,15 +75,15 @@ def read_rope(
     ValueError: for parameters that the decoder has no equivalent of.
   """
   new = raw.get("rope_parameters") or {}
-  nested = _GLOBAL in new or _LOCAL in new
+  nested = FULL in new or SLIDING in new
   params = {"rope_theta": raw.get("rope_theta") or theta}
-  params |= (new.get(_GLOBAL) if nested else new) or {}
+  params |= (new.get(FULL) if nested else new) or {}
   params |= raw.get("rope_scaling") or {}  # the older name has precedence
   if "partial_rotary_factor" in raw:
     params = {"partial_rotary_factor": raw["partial_rotary_factor"]} | params
   local_base = 0.0
   if local_theta and sliding:
-    local = (new.get(_LOCAL) if nested else None) or {}
+    local = (new.get(SLIDING) if nested else None) or {}
     kind = local.get("rope_type", "default")
     if kind != "default":
       raise ValueError(
@@ -121,4 +122,4 @@ def write_rope(config: DecoderConfig, nested: bool) -> dict[str, Any]:
   if not nested:
     return {"rope_parameters": params}
   local = {"rope_type": "default", "rope_theta": config.local_rope_theta or 10_000.0}
-  return {"rope_parameters": {_GLOBAL: params, _LOCAL: local}}
+  return {"rope_parameters": {FULL: params, SLIDING: local}}

@@ -115,8 +115,7 @@ def reinforce_pp(
 
   `r_t = -kl_coef * k1_t`, plus the completion's reward at its last action; `A = whiten(G)`
   with `G` the return to go. The baseline variant subtracts the group's mean from the reward
-  first. Source: arXiv
-  2501.03262.
+  first. Source: arXiv 2501.03262.
 
   Args:
     rewards: `[..., G]` rewards of completions.

@@ -1,4 +1,4 @@
-"""What group and batch advantages share: checked rewards, and rewards minus their mean."""
+"""Helpers of group and batch advantages: checked rewards, and rewards minus their mean."""
 
 import chex
 import jax.numpy as jnp

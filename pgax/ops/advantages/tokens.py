@@ -1,4 +1,4 @@
-"""Advantages and rewards of tokens, from rewards of steps and completions."""
+"""Token advantages and token rewards, from rewards of steps and completions."""
 
 import chex
 import jax

@@ -77,11 +77,11 @@ def p3o(
   With `rho` the ratio of a whole completion, `l` its logarithm, and `D = R_i - R_j`:
 
   - "separate" (V1) clips each of the two ratios. A pair has the loss `L_ij + L_ji`, with
-    `L_ij = max(-a * rho_i, -a * clip(rho_i, 1 - clip, 1 + clip))`, `a` the
-    data `D / 2 * rho_j`.
+    `L_ij = max(-a * rho_i, -a * clip(rho_i, 1 - clip, 1 + clip))` and
+    `a = stop_gradient(D / 2 * rho_j)`.
   - "joint" (V2) clips their quotient. A pair has the loss
-    `max(-w * d, -w * clip(d, -clip, clip))`, with `w` the data
-    `D / 2 * rho_i * rho_j`, and `d = l_i - l_j`.
+    `max(-w * d, -w * clip(d, -clip, clip))`, with `d = l_i - l_j` and
+    `w = stop_gradient(D / 2 * rho_i * rho_j)`.
 
   At ratio 1 both have RLOO's gradient. Source: arXiv 2310.00212.
 

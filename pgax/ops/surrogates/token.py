@@ -81,7 +81,8 @@ def clipped(
     `SurrogateLoss`.
 
   Raises:
-    ValueError: if `clip_low` is not in [0, 1], or `clip_high` is negative.
+    ValueError: if `clip_low` is not in [0, 1], `clip_high` is negative, or `dual_clip` is
+      not above 1.
 
   Example:
     >>> logp, old_logp = jnp.log(jnp.array([[0.6, 0.1], [0.4, 0.2]]))

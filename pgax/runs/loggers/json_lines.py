@@ -1,4 +1,4 @@
-"""Metrics and samples as JSON lines: the record of a run that everything reads."""
+"""Metrics and samples as JSON Lines: the record of a run that everything reads."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -11,7 +11,7 @@ from pgax.runs.workdir import flatten
 
 _RUN_ID, _DATABASE = "mlflow_run_id", "mlflow.db"
 _FORBIDDEN = re.compile(r"[^\w\-./: ]")  # in names
-_MAX_PARAMS, _MAX_LENGTH = 100, 6000  # limits of MLflow: of a call, and of a text
+_MAX_PARAMS, _MAX_LENGTH = 100, 6000  # limits of MLflow, per call and per text
 
 
 class MLflow:

@@ -8,7 +8,7 @@ from pgax.runs.loggers.protocol import by_stage
 
 
 class TensorBoard:
-  """Writes event files to `tensorboard/`, those of supervised steps to a folder in it.
+  """Writes event files to `tensorboard/`, those of supervised steps to a subfolder.
 
   Args:
     workdir: folder of the run.

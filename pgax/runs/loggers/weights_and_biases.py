@@ -12,7 +12,7 @@ _COLUMNS = ("prompt", "completion", "ground_truth", "reward", "right")
 
 
 class WeightsAndBiases:
-  """Logs to Weights & Biases, online or offline as its environment variables say.
+  """Logs to Weights & Biases, online or offline as set by its environment variables.
 
   The run's id is kept in the workdir, so that a resumed run continues the same curves.
   W&B can't remove rows: steps that a killed run did after its last checkpoint appear twice.
@@ -61,7 +61,7 @@ class WeightsAndBiases:
     self._run.log({f"samples/{split}": table, "step": step})
 
   def flush(self) -> None:
-    """Does nothing: a process of W&B writes rows as they come."""
+    """Does nothing: a process of W&B writes rows as they arrive."""
 
   def close(self) -> None:
     """Finishes the run."""

@@ -1,4 +1,4 @@
-"""Checks of the problems: lengths, and tokens that the model has."""
+"""Checks of the problems: their lengths, and that the model has their tokens."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from pgax.data.demonstrations import CollateDemonstrations
 from pgax.training.config import RunConfig
 from pgax.types import Example
 
-# All problems are checked, or of very many, as in generated tasks, a sample.
+# All problems are checked; if there are very many, as in generated tasks, a sample is.
 _SAMPLE = 1_000
 _MANY = 200_000
 

@@ -7,7 +7,7 @@ from pgax.data.mixture import first_of_each
 from pgax.rewards.pool import Job, RewardRunner
 from pgax.rollout.config import ScoringConfig
 from pgax.rollout.reward_model import check_score_names
-from pgax.rollout.scoring import check_names
+from pgax.rollout.scoring import check_outcome
 from pgax.sandbox import Limits
 from pgax.training.config import RunConfig
 from pgax.types import Example, RewardFn
@@ -32,7 +32,7 @@ def _check_reward(config: RunConfig, runner: RewardRunner, example: Example) -> 
 
   def failure(name: str, why: object) -> ValueError:
     return ValueError(
-      f"{name} {getattr(config, name)!r} fails on the solution of a first problem, "
+      f"{name} {getattr(config, name)!r} fails on the solution of the first problem, "
       f"{example.prompt!r}: {why}"
     )
 
@@ -40,10 +40,10 @@ def _check_reward(config: RunConfig, runner: RewardRunner, example: Example) -> 
     (outcome,) = runner([job])
   except Exception as error:
     raise failure("reward", error) from error
-  # An empty solution may well have no score, through no fault of the function.
+  # An empty solution may have no score, which is not a fault of the function.
   if outcome.reason not in ("", "nan"):
     raise failure("reward", outcome.detail)
-  check_names(outcome)
+  check_outcome(outcome)
   if config.reward_model.path:
     check_score_names(outcome.scores)
   if config.step_reward is not None:
@@ -58,7 +58,7 @@ def check_timeout(reward: RewardFn, config: ScoringConfig) -> None:
 
   Args:
     reward: reward function.
-    config: settings of scoring.
+    config: scoring settings.
 
   Raises:
     ValueError: if the timeout of workers is not longer than that of a sandbox.

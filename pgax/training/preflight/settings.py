@@ -8,9 +8,9 @@ from pgax.distributed.partitioning import batch_shards
 from pgax.learner.config import check_decay
 from pgax.rollout.config import RewardModelConfig
 from pgax.training.config import RunConfig
-from pgax.training.policy import end_ids
+from pgax.training.policy import eos_ids
 
-# Setting that gives an input of an algorithm.
+# Setting that provides each input of an algorithm.
 _INPUTS = {
   "step_rewards": "step_reward",
   "baseline": "algorithm.baseline",
@@ -20,7 +20,7 @@ _INPUTS = {
 
 def check_vocabulary(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
   """Checks that the model has the tokenizer's tokens, and that one of them ends a text."""
-  size, ends = config.model.vocab_size, end_ids(config.model_path, tokenizer)
+  size, ends = config.model.vocab_size, eos_ids(config.model_path, tokenizer)
   if not ends:
     raise ValueError("neither the tokenizer nor the model names a token that ends a text")
   # A checkpoint's tokenizer may have more tokens than its model, which no text uses
@@ -82,13 +82,13 @@ def check_algorithm(config: RunConfig) -> None:
     ) from error
   for name in unused_inputs(algorithm, **shapes, step_rewards=steps):
     raise ValueError(
-      f"{_INPUTS[name]} is given, but advantage {algorithm.advantage!r} makes no use of "
+      f"{_INPUTS[name]} is given, but advantage {algorithm.advantage!r} does not use "
       "it; remove it, or choose an advantage that uses it"
     )
   if steps and algorithm.shaping:
     raise ValueError(
       f"shaping is {algorithm.shaping}; it changes rewards of completions, but this "
-      "algorithm learns from rewards of steps"
+      "algorithm learns from step rewards"
     )
   if algorithm.dynamic_sampling and s.group_size < 2:
     raise ValueError(
@@ -105,7 +105,7 @@ def check_algorithm(config: RunConfig) -> None:
 
 
 def check_reward_model_settings(config: RewardModelConfig) -> None:
-  """Rejects settings of a reward model without a path, which nothing else would show."""
+  """Rejects reward model settings without a path, where they would have no effect."""
   for name, default in vars(RewardModelConfig()).items():
     value = getattr(config, name)
     if not config.path and value != default:

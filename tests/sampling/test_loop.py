@@ -10,7 +10,7 @@ import pytest
 from pgax.models.cache import NEVER
 from pgax.models.scoring import read_prompts
 from pgax.sampling import Options
-from pgax.sampling.decode import DecodeInputs, decode_step, has_unfinished, start_decoding
+from pgax.sampling.loop import DecodeInputs, decode_step, has_unfinished, start_decoding
 from pgax.sampling.options import canonical
 from tests import tiny
 

@@ -1,4 +1,4 @@
-"""Several loggers as one, and the built-in loggers by name."""
+"""The built-in loggers by name, and several loggers as one."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from pgax.errors import UserError
+from pgax.runs.loggers.csv import Csv
 from pgax.runs.loggers.json_lines import JsonLines
 from pgax.runs.loggers.mlflow import MLflow
 from pgax.runs.loggers.protocol import Logger
-from pgax.runs.loggers.tables import Csv
 from pgax.runs.loggers.tensorboard import TensorBoard
 from pgax.runs.loggers.weights_and_biases import WeightsAndBiases
 
@@ -69,7 +69,7 @@ class Loggers:
 def open_loggers(
   loggers: Sequence[str | Logger], workdir: Path, last_steps: Mapping[str, int]
 ) -> Loggers:
-  """Opens the loggers of a run; JSON lines are always among them, as the run's record.
+  """Opens the loggers of a run; JSON Lines are always among them, as the run's record.
 
   Args:
     loggers: names of built-in loggers, or loggers.

@@ -1,4 +1,4 @@
-"""Drawing and scoring completions of many problems, a batch of one shape at a time."""
+"""Samples and scores completions of many problems, in batches of one shape."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def whole_batches(sampler: Sampler, size: int) -> int:
   return -(-size // devices) * devices
 
 
-def draw_and_score(
+def sample_and_score(
   sampler: Sampler,
   runner: RewardRunner,
   params: PyTree,
@@ -59,7 +59,7 @@ def draw_and_score(
   temperature: float,
   samples: int,
 ) -> tuple[PromptBatch, Rollout, RewardResults]:
-  """Draws and scores completions of a batch, leaving out the padding.
+  """Samples and scores completions of a batch, leaving out the padding.
 
   Args:
     sampler: samples completions.

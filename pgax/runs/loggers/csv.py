@@ -9,7 +9,7 @@ from pgax.runs.loggers.protocol import by_stage
 
 
 class Csv:
-  """Writes `metrics.csv` and `supervised.csv`, a column a metric.
+  """Writes `metrics.csv` and `supervised.csv`, one column per metric.
 
   A file is written anew when a metric appears for the first time; otherwise rows are
   appended. Metrics that a step does not have are empty.
