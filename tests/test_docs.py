@@ -83,7 +83,7 @@ def test_code_runs(name, tmp_path):
       "mine_config.py",
       ["--config.supervised.steps=3", "--config.algorithm.kl_coef=0.01"],
     ),
-    ("docs/guide.md", "sums.py", []),
+    pytest.param("docs/guide.md", "sums.py", [], marks=pytest.mark.slow),
   ],
 )
 def test_a_custom_run(call, tmp_path, name, config, changes):

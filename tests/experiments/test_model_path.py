@@ -30,7 +30,7 @@ RUNS = [
   (name, 0) if name == "qwen3" else pytest.param(name, 0, marks=pytest.mark.slow)
   for name in FAMILIES
 ]
-RUNS.append(("qwen3", 4))
+RUNS.append(pytest.param("qwen3", 4, marks=pytest.mark.slow))
 
 
 def directory(path, name="qwen3"):

@@ -98,7 +98,10 @@ def _wait_for(path, rows, process, errors):
     time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+# tests/training/test_loop.py interrupts runs in this process, at four moments.
+@pytest.mark.parametrize(
+  "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_stopped_half_way_and_given_again(trained, call, tmp_path, number):
   workdir = tmp_path / "run"
   arguments = command("train", f"--workdir={workdir}", *SMALL)
@@ -222,6 +225,7 @@ def test_sample(trained, call):
   assert len(set(greedy.stdout.splitlines())) == 1
 
 
+@pytest.mark.slow
 def test_a_run_can_be_moved_away_from_its_problems(call, tmp_path):
   rows = [{"question": f"{i}+1", "answer": f"#### {i + 1}"} for i in range(4)]
   for name, some in (("train", rows[:2]), ("test", rows[2:])):

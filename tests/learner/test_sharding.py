@@ -34,7 +34,10 @@ def one():
   return _step(1)
 
 
-@pytest.mark.parametrize(("fsdp", "model", "shards"), [(1, 1, 1), (2, 2, 4)])
+@pytest.mark.parametrize(
+  ("fsdp", "model", "shards"),
+  [pytest.param(1, 1, 1, marks=pytest.mark.slow), (2, 2, 4)],
+)
 def test_eight_devices_compute_the_same(one, fsdp, model, shards):
   assert_same(one, _step(8, fsdp, model), shards, model)
 
