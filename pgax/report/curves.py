@@ -83,7 +83,9 @@ def draw_curves(
     axes.set_ylabel(unit, fontsize=8)
     axes.tick_params(labelsize=8)
     axes.grid(alpha=0.3)
-    if any(metrics.values()):
+    if not any(series(rows, metric)[0] for metric in metrics):  # no reference, for instance
+      axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
+    elif any(metrics.values()):
       axes.legend(fontsize=7)
     if unit == "seconds":  # the first step compiles; on a linear scale it hides the others
       axes.set_yscale("log")

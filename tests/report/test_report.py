@@ -40,6 +40,8 @@ def test_curves_draw_what_was_measured():
   assert not figure.axes[0].collections  # without an interval there is no band
   (divergence,) = figure.axes[2].lines  # null in the file: nothing to draw
   assert len(divergence.get_xydata()) == 0
+  assert [text.get_text() for text in figure.axes[2].texts] == ["not measured"]
+  assert not figure.axes[0].texts
 
 
 def test_an_interval_is_a_band():
