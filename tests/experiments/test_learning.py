@@ -1,7 +1,6 @@
 """The default job and every preset learn, to the figures that the README states.
 
-These are left out of the test command, because together they take about twenty minutes of
-two cores; see README.md.
+They take many minutes, so they are left out of the test command; see README.md.
 """
 
 import subprocess
