@@ -41,6 +41,7 @@ from tests.experiments.small import SMALL
     (["--config.algorithm.clip_low=-1.0"], "clip_low is -1.0"),
     (["--config.mesh.model=3"], "mesh.model is 3; their product must divide"),
     (["--config.task.digits=9"], "digits is 9; it must be from 1 to 4"),
+    (["--loggers=jsonl,cvs"], "there is no logger 'cvs'; allowed are csv, jsonl, mlflow"),
     (["stray"], "unexpected argument 'stray'"),
     (["--config=README.md"], "config file README.md can't be loaded: SyntaxError"),
     (["--config.max_tokens=5"], "config has no key 'max_tokens'; allowed are"),

@@ -37,7 +37,7 @@ from pgax.rewards.answers import extract_answer, marked_answer
 from pgax.sandbox import Limits
 from pgax.tasks import addition
 from pgax.training import LoraConfig, PreferenceConfig, RewardModelConfig, RunConfig
-from pgax.training.renamed import RENAMED_RUN
+from pgax.training.renamed import RENAMED_PREFERENCES, RENAMED_RUN
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "configs"
 FILES = sorted(FOLDER.glob("[a-z]*.py"))
@@ -300,7 +300,7 @@ def test_fields_of_an_arguments_value_can_be_set():
     assert freeze(config_dict).reward == Code(Limits(seconds=2.0))
 
 
-@pytest.mark.parametrize("name", [name for name in RENAMED_RUN if name != "answer"])
+@pytest.mark.parametrize("name", RENAMED_RUN)
 def test_settings_of_before_name_the_new_ones(name):
   given, (*section, key) = config(), name.split(".")
   part = given[section[0]] if section else given
@@ -311,6 +311,18 @@ def test_settings_of_before_name_the_new_ones(name):
   ):
     freeze(given)
   for step in RENAMED_RUN[name].split("."):  # the new one exists
+    given = given[step]
+
+
+@pytest.mark.parametrize("name", RENAMED_PREFERENCES)
+def test_settings_of_before_of_a_reward_model_name_the_new_ones(name):
+  given = runpy.run_path(str(FOLDER / "_preferences.py"))["get_config"]()
+  with given.unlocked():
+    given[name] = 1
+  message = f"'{name}' any more: it is '{RENAMED_PREFERENCES[name]}' now"
+  with pytest.raises(UserError, match=message):
+    freeze_preferences(given)
+  for step in RENAMED_PREFERENCES[name].split("."):
     given = given[step]
 
 

@@ -112,7 +112,8 @@ def test_a_run_and_its_policy(run):
   rows = read_lines(workdir / "metrics.jsonl")[1:]
   assert [row["step"] for row in rows] == [1, 2, 3]
   assert all(row["ratio/sampler_error"] < 1e-5 for row in rows)
-  assert rows[0]["kl/ref"] < 1e-12 and any(row["grad_norm"] > 0 for row in rows)
+  # Two passes over the same weights, so log-ratios of rounding: their squares.
+  assert rows[0]["kl/ref"] < 1e-14 and any(row["grad_norm"] > 0 for row in rows)
   # The warm start moved the adapters, and the reference is where it ended.
   assert any(bool(jnp.any(x)) for x in jax.tree.leaves(_b(state.ref_params)))
   assert not same(state.params, state.ref_params)
