@@ -20,7 +20,7 @@ from experiments.saved_config import to_json
 from pgax.algorithms import presets
 from pgax.data import byte_tokenizer
 from pgax.errors import UserError
-from pgax.runs.json_lines import read_lines
+from pgax.runs.loggers import read_metrics
 from pgax.training import Progress, train
 from pgax.training.preflight import check_run
 
@@ -114,7 +114,7 @@ def compare(
     folder = workdir / f"{name}-{seed}"
     if not _run(config, folder):
       return None
-    results[name].append(summary(read_lines(folder / "metrics.jsonl")))
+    results[name].append(summary(read_metrics(folder)))
   results = {name: results[name] for name in _NAMES if name in results}
   path.write_text(json.dumps(results, indent=2) + "\n")
   (workdir / "table.md").write_text(table(results))

@@ -15,7 +15,7 @@ from experiments.configuration import freeze
 from experiments.saved_config import to_json
 from pgax.models import lora
 from pgax.report import write_report
-from pgax.runs.json_lines import read_lines
+from pgax.runs.loggers import read_metrics, read_samples
 from pgax.training import RunConfig, train
 from pgax.training.policy import export_policy
 
@@ -33,10 +33,8 @@ def main() -> int:
   record = json.loads(json.dumps(to_json(config)))
   tokenizer = program.tokenizer(run.model_path)
   result = train(run, tokenizer, workdir, record, loggers=_LOGGERS.value)
-  rows, supervised = (
-    read_lines(workdir / f"{name}.jsonl") for name in ("metrics", "supervised")
-  )
-  samples = read_lines(workdir / "samples.jsonl")
+  rows, supervised = read_metrics(workdir), read_metrics(workdir, "supervised")
+  samples = read_samples(workdir)
   title = f"{run.name}, seed {run.seed}"
   page = write_report(rows, samples, title, workdir / "report", supervised)
   if not result.finished:

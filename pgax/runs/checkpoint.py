@@ -10,6 +10,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from pgax.errors import UserError, check_at_least
+from pgax.runs.integrity import newest_good, set_aside_damaged, write_digests
 from pgax.types import PyTree
 
 _FOLDER = "checkpoints"
@@ -32,12 +33,16 @@ class CheckpointConfig:
 
 
 class Checkpoints:
-  """The checkpoints of a run, each of them complete or absent.
+  """The checkpoints of a run, each of them complete or absent, and checked by its digests.
 
   Args:
     workdir: folder of the run; checkpoints are in its folder `checkpoints`.
     keep: number of checkpoints to keep, the latest ones.
-    read_only: whether to leave the folder unchanged.
+    read_only: whether to leave the folder unchanged. Otherwise damaged checkpoints are
+      moved out of the way.
+
+  Raises:
+    UserError: if all checkpoints are damaged.
   """
 
   def __init__(self, workdir: Path, keep: int = 2, read_only: bool = False):
@@ -49,6 +54,9 @@ class Checkpoints:
       enable_async_checkpointing=False,
     )
     self._folder = (workdir / _FOLDER).absolute()
+    self._latest = (
+      newest_good(self._folder) if read_only else set_aside_damaged(workdir, self._folder)
+    )
     handlers = {  # named, so that a new process can read shapes before it restores
       "state": ocp.StandardCheckpointHandler(),
       "data": ocp.JsonCheckpointHandler(),
@@ -58,8 +66,8 @@ class Checkpoints:
     )
 
   def latest(self) -> int | None:
-    """Returns the number of the latest complete checkpoint, or None."""
-    return self._manager.latest_step()
+    """Returns the number of the latest good checkpoint, or None."""
+    return self._latest
 
   def save(self, number: int, state: PyTree, data: Mapping[str, Any]) -> None:
     """Saves a checkpoint, unless the latest one has the same number.
@@ -79,12 +87,14 @@ class Checkpoints:
     args = {"state": ocp.args.StandardSave(state), "data": ocp.args.JsonSave(data)}
     try:
       self._manager.save(number, args=ocp.args.Composite(**args))
+      write_digests(self._folder / str(number))
     except (OSError, ValueError) as error:  # tensorstore raises the latter on a full disk
       last = "there is none yet" if latest is None else f"the last complete one is {latest}"
       raise UserError(
         f"checkpoint {number} can't be written to {self._folder} ({last}): "
         f"{str(error).splitlines()[0][:300]}"
       ) from error
+    self._latest = number
 
   def restore(self, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
     """Reads the latest checkpoint.
@@ -99,7 +109,7 @@ class Checkpoints:
       UserError: if there is no checkpoint, or its arrays differ from `like`; the message
         names the first difference.
     """
-    number = self._latest()
+    number = self._number()
     saved = self._manager.item_metadata(number)["state"]
     _check_same(self._folder / str(number), saved, like)
     args = {"state": ocp.args.StandardRestore(like), "data": ocp.args.JsonRestore()}
@@ -112,7 +122,7 @@ class Checkpoints:
     Raises:
       UserError: if there is no checkpoint, or it was saved without data.
     """
-    number = self._latest()
+    number = self._number()
     args = ocp.args.Composite(data=ocp.args.JsonRestore())
     try:
       return self._manager.restore(number, args=args)["data"]
@@ -132,7 +142,7 @@ class Checkpoints:
       UserError: if there is no checkpoint, or one of the fields differs; the message names
         the first difference.
     """
-    number = self._latest()
+    number = self._number()
     state = self._manager.item_metadata(number)["state"]
     saved = {name: state.get(name, ()) for name in like}
     _check_same(self._folder / str(number), saved, like)
@@ -150,20 +160,20 @@ class Checkpoints:
       UserError: see `check_fields`.
     """
     self.check_fields(like)
-    wanted = {name: field for name, field in like.items() if field}
+    wanted = {name: field for name, field in like.items() if jax.tree.leaves(field)}
     arguments = ocp.args.PyTreeRestore(
       item=wanted,
       restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
       partial_restore=True,
     )
-    folder = self._folder / str(self._latest()) / "state"
+    folder = self._folder / str(self._number()) / "state"
     return dict(like) | ocp.PyTreeCheckpointHandler().restore(folder, args=arguments)
 
   def close(self) -> None:
     """Releases the folder."""
     self._manager.close()
 
-  def _latest(self) -> int:
+  def _number(self) -> int:
     number = self.latest()
     if number is None:
       raise UserError(f"{self._folder} holds no checkpoint; train a run first")

@@ -1,30 +1,70 @@
 """JSON Lines files: one row per line, readable even if the writing process died."""
 
 import json
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 
-def read_lines(path: Path) -> list[dict]:
-  """Reads the rows of a JSON Lines file, up to a line that a dying process left unfinished.
+class BadRowWarning(UserWarning):
+  """A line of a file is no row, and is left out."""
+
+
+def read_lines(path: Path, valid: Callable[[dict], bool] = lambda row: True) -> list[dict]:
+  """Reads the rows of a JSON Lines file.
+
+  A last line without an end is what a dying process leaves. Other bad lines are named in a
+  `BadRowWarning`; the rows around them are read.
 
   Args:
     path: the file; it need not exist.
+    valid: whether an object is a row of this file.
 
   Returns:
     The rows.
   """
+  return split_lines(path, valid)[0]
+
+
+def split_lines(
+  path: Path, valid: Callable[[dict], bool] = lambda row: True
+) -> tuple[list[dict], list[str]]:
+  """Reads the rows of a JSON Lines file, and the lines that are none.
+
+  Args:
+    path: the file; it need not exist.
+    valid: whether an object is a row of this file.
+
+  Returns:
+    Rows and bad lines; see `read_lines`.
+  """
   if not path.exists():
-    return []
-  rows = []
+    return [], []
+  rows, bad = [], []
   # A row may end inside a character; it is then no JSON, even with a replacement. Only a
   # newline ends a row: text may hold other separators that splitlines() would split at.
-  for line in filter(None, path.read_text(encoding="utf-8", errors="replace").split("\n")):
-    try:
-      rows.append(json.loads(line))
-    except json.JSONDecodeError:
-      break
-  return rows
+  *lines, unfinished = path.read_text(encoding="utf-8", errors="replace").split("\n")
+  for number, line in enumerate(lines, 1):
+    if (row := _row(line, valid)) is not None:
+      rows.append(row)
+    elif line:
+      bad.append(line)
+      warnings.warn(
+        f"line {number} of {path} is no row of it and is left out: {line[:80]!r}",
+        BadRowWarning,
+        stacklevel=3,
+      )
+  if (row := _row(unfinished, valid)) is not None:
+    rows.append(row)
+  return rows, bad
+
+
+def _row(line: str, valid: Callable[[dict], bool]) -> dict | None:
+  try:
+    row = json.loads(line)
+  except (ValueError, RecursionError):
+    return None
+  return row if isinstance(row, dict) and valid(row) else None
 
 
 def write_lines(path: Path, rows: Iterable[Mapping], mode: str = "a") -> None:

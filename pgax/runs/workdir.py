@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from pgax.errors import UserError
+from pgax.runs.lock import LOCK, FolderLock
 
 CONFIG = "config.json"
 _PROBE, _UNFINISHED = ".writable", f".{CONFIG}"
@@ -19,8 +20,8 @@ def flatten(config: Mapping, prefix: str = "") -> dict[str, object]:
   return flat
 
 
-def open_workdir(workdir: Path, config: Mapping, free: Collection[str] = ()) -> None:
-  """Creates the folder of a run, or checks that it belongs to this run.
+def open_workdir(workdir: Path, config: Mapping, free: Collection[str] = ()) -> FolderLock:
+  """Creates the folder of a run, or checks that it belongs to this run, and locks it.
 
   Args:
     workdir: the folder; new, empty, or of an earlier start of the same run.
@@ -28,30 +29,47 @@ def open_workdir(workdir: Path, config: Mapping, free: Collection[str] = ()) -> 
     free: dotted names of settings, or of groups of them, that a run may change when it
       continues.
 
+  Returns:
+    The lock of the folder, a context manager that releases it.
+
   Raises:
-    UserError: if the folder can't be written, holds other files, or holds a run with
-      another configuration.
+    UserError: if the folder can't be written, is in use by another process, holds other
+      files, or holds a run with another configuration.
   """
   try:
     workdir.mkdir(parents=True, exist_ok=True)
     probe = workdir / _PROBE
     probe.write_text("")
-    probe.unlink()
+    probe.unlink(missing_ok=True)
+    _check_ours(workdir)
+    lock = FolderLock(workdir)
   except OSError as error:
     raise UserError(
       f"workdir {workdir} can't be written: {error.strerror}. Give a writable folder"
     ) from None
-  saved = read_config(workdir)
-  if saved is None:
-    # Files left by a start that was killed in this very function don't count.
-    ours = {_PROBE, _UNFINISHED}
-    others = sorted(path.name for path in workdir.iterdir() if path.name not in ours)
-    if others:
-      raise UserError(
-        f"workdir {workdir} holds {', '.join(others[:3])}{' ...' * (len(others) > 3)} but "
-        f"no {CONFIG}: it is not the folder of a run. Give a new or an empty one"
-      )
-  else:
+  try:
+    _write_config(workdir, config, free)
+  except BaseException:
+    lock.release()
+    raise
+  return lock
+
+
+def _check_ours(workdir: Path) -> None:
+  if read_config(workdir) is not None:
+    return
+  # Files left by a start that was killed in this very module don't count.
+  ours = {_PROBE, _UNFINISHED, LOCK}
+  others = sorted(path.name for path in workdir.iterdir() if path.name not in ours)
+  if others:
+    raise UserError(
+      f"workdir {workdir} holds {', '.join(others[:3])}{' ...' * (len(others) > 3)} but "
+      f"no {CONFIG}: it is not the folder of a run. Give a new or an empty one"
+    )
+
+
+def _write_config(workdir: Path, config: Mapping, free: Collection[str]) -> None:
+  if (saved := read_config(workdir)) is not None:
     _compare(workdir, flatten(saved), flatten(config), free)
   temporary = workdir / _UNFINISHED
   temporary.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -1,5 +1,6 @@
 """Training a reward model on preference pairs."""
 
+import contextlib
 import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from pgax.models import Decoder, ScalarDecoder, hf
 from pgax.models.heads import headless, with_decoder
 from pgax.runs.checkpoint import Checkpoints
 from pgax.runs.interrupt import Interrupt
+from pgax.runs.lock import FolderLock, check_unlocked
 from pgax.runs.loggers import Logger, check_loggers, open_loggers
 from pgax.runs.workdir import open_workdir
 from pgax.training.batches import next_of
@@ -173,49 +175,49 @@ def train_on_preferences(
     DivergedError: if an update is not finite.
   """
   check_loggers(loggers)
+  check_unlocked(workdir)
   try:
     run = PreferenceRun(config, tokenizer)
     run.check()
   except ValueError as error:
     raise UserError(str(error)) from error
   check_saved(workdir, RENAMED_PREFERENCES)
-  open_workdir(workdir, record or {}, _FREE)
-  checkpoints = Checkpoints(workdir, config.checkpoints.keep)
-  try:
-    state = run.start(checkpoints)
-    done = int(state.step)
-    if done > config.steps:
-      raise UserError(
-        f"steps is {config.steps}, but the run in {workdir} has done {done} steps already"
-      )
-    result = _train(run, state, checkpoints, workdir, record, progress, loggers)
-  finally:
-    checkpoints.close()
-  if not result.finished:
-    return PreferenceResult(result.state, accuracy=None, finished=False)
-  # A run that was finished before has evaluated nothing in this call.
-  evaluation = result.evaluation or run.stage().evaluate(result.state)[0]
-  _export(run, result.state, tokenizer, workdir / "export")
+  with open_workdir(workdir, record or {}, _FREE) as lock:
+    result = _train(run, workdir, lock, record or {}, progress, loggers)
+    if not result.finished:
+      return PreferenceResult(result.state, accuracy=None, finished=False)
+    # A run that was finished before has evaluated nothing in this call.
+    evaluation = result.evaluation or run.stage().evaluate(result.state)[0]
+    _export(run, result.state, tokenizer, workdir / "export")
   return PreferenceResult(result.state, evaluation["eval/accuracy"], finished=True)
 
 
 def _train(
   run: PreferenceRun,
-  state: RewardModelState,
-  checkpoints: Checkpoints,
   workdir: Path,
-  record: Mapping | None,
+  lock: FolderLock,
+  record: Mapping,
   progress: bool,
   loggers: Sequence[str | Logger],
 ) -> StageResult:
-  def save(state: RewardModelState) -> None:
-    data = {_DATA: run.iterator.get_state()}
-    checkpoints.save(int(state.step), state, data)
+  checkpoints = Checkpoints(workdir, run.config.checkpoints.keep)
+  with contextlib.closing(checkpoints):
+    state = run.start(checkpoints)
+    done = int(state.step)
+    if done > run.config.steps:
+      raise UserError(
+        f"steps is {run.config.steps}, but the run in {workdir} has done {done} steps "
+        "already"
+      )
 
-  logger = open_loggers(loggers, workdir, {"": int(state.step)})
-  try:
-    logger.start(record or {})
-    with Interrupt() as interrupt:
+    def save(state: RewardModelState) -> None:
+      lock.check()
+      data = {_DATA: run.iterator.get_state()}
+      checkpoints.save(int(state.step), state, data)
+
+    logger = open_loggers(loggers, workdir, {"": done})
+    with contextlib.closing(logger), Interrupt() as interrupt:
+      logger.start(record)
       result = run_stage(
         run.stage(),
         state,
@@ -226,8 +228,6 @@ def _train(
       )
       logger.flush()
       save(result.state)
-  finally:
-    logger.close()
   return result
 
 

@@ -10,6 +10,7 @@ from pgax.errors import UserError
 from pgax.learner.state import TrainState
 from pgax.rollout.scoring import open_reward_runner
 from pgax.runs.interrupt import Interrupt
+from pgax.runs.lock import FolderLock, check_unlocked
 from pgax.runs.loggers import Logger, check_loggers, open_loggers
 from pgax.runs.workdir import open_workdir
 from pgax.training.batches import fit_task
@@ -67,34 +68,41 @@ def train(
     DivergedError: if an update is not finite.
   """
   check_loggers(loggers)
+  check_unlocked(workdir)  # again below, when the folder is there for sure
   with open_reward_runner(config.reward, config.scoring) as runner:
     config, counts = fit_task(config, tokenizer)
     check_saved(workdir, RENAMED_RUN)
     done = saved_progress(workdir)
     check_run(config, tokenizer, done, runner)
     _check_steps(config, workdir, done)
-    open_workdir(workdir, record or {}, FREE_SETTINGS)
-    run = Run(config, tokenizer, workdir, runner)
-    tokenizer.save_pretrained(workdir / "tokenizer")
-    return _train(run, workdir, record or {}, counts, loggers, progress)
+    with open_workdir(workdir, record or {}, FREE_SETTINGS) as lock:
+      run = Run(config, tokenizer, workdir, runner)
+      tokenizer.save_pretrained(workdir / "tokenizer")
+      return _train(run, workdir, lock, record or {}, counts, loggers, progress)
 
 
 def _train(
   run: Run,
   workdir: Path,
+  lock: FolderLock,
   record: Mapping,
   counts: Mapping[str, int],
   loggers: Sequence[str | Logger],
   progress: bool,
 ) -> Result:
   state, finished = run.start(), False
+
+  def save(state: TrainState) -> None:
+    lock.check()
+    run.save(state)
+
   logger = open_loggers(loggers, workdir, Progress.of(state).last_steps)
   try:
     logger.start(record)
     with Interrupt() as interrupt:
       common = {
         "logger": logger,
-        "save": run.save,
+        "save": save,
         "interrupt": interrupt,
         "progress": progress,
       }
@@ -103,7 +111,7 @@ def _train(
       if not Progress.of(state).is_supervised and not interrupt.requested:
         state, finished, _ = run_stage(run.reinforcement(counts), state, **common)
       logger.flush()
-      run.save(state)
+      save(state)
   finally:
     run.checkpoints.close()
     logger.close()

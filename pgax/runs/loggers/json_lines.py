@@ -5,17 +5,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgax.runs.json_lines import read_lines, write_lines
+from pgax.runs.json_lines import split_lines, write_lines
 from pgax.runs.loggers.protocol import by_stage
+from pgax.runs.loggers.rows import SAMPLES, is_metrics, is_sample, metrics_file
 
-METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
+_DAMAGED = "damaged"  # folder of the run that bad lines are moved to
 
 
 class JsonLines:
   """Writes `metrics.jsonl`, `supervised.jsonl` and `samples.jsonl`.
 
   A killed run may have written rows past its last checkpoint. Those steps are done again,
-  so their rows are removed first.
+  so their rows are removed first. Lines that are no rows are moved to the folder `damaged`.
 
   Args:
     workdir: folder of the run.
@@ -55,12 +56,18 @@ class JsonLines:
     """Does nothing: no file is kept open."""
 
   def _path(self, stage: str = "") -> Path:
-    return self._workdir / (f"{stage}.jsonl" if stage else METRICS)
+    return self._workdir / metrics_file(stage)
 
 
 def _truncate(path: Path, last: int) -> None:
+  rows, bad = split_lines(path, is_sample if path.name == SAMPLES else is_metrics)
+  if bad:
+    damaged = path.parent / _DAMAGED / path.name
+    damaged.parent.mkdir(exist_ok=True)
+    with damaged.open("a", encoding="utf-8") as file:
+      file.writelines(f"{line}\n" for line in bad)
   temporary = path.with_suffix(".tmp")
-  write_lines(temporary, [row for row in read_lines(path) if row["step"] <= last], "w")
+  write_lines(temporary, [row for row in rows if row["step"] <= last], "w")
   temporary.replace(path)
 
 

@@ -1,0 +1,174 @@
+"""Digests of checkpoints, and what happens to those that are damaged.
+
+Every checkpoint holds a file `SHA256SUMS` (`sha256sum --check SHA256SUMS` reads it too). A
+process may be killed between a checkpoint and its digests; such a checkpoint counts as good
+if all of it can be read.
+"""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from pgax.errors import UserError
+
+DIGESTS = "SHA256SUMS"
+_ASIDE = "damaged"  # folder of the run that damaged checkpoints are moved to
+
+
+class DamagedCheckpointWarning(UserWarning):
+  """A checkpoint is damaged, and an earlier one is used."""
+
+
+def write_digests(checkpoint: Path) -> None:
+  """Writes the digests of all files of a checkpoint, in one step.
+
+  Args:
+    checkpoint: folder of a complete checkpoint.
+  """
+  files = sorted(path for path in checkpoint.rglob("*") if path.is_file())
+  lines = [f"{_digest(path)}  {path.relative_to(checkpoint)}\n" for path in files]
+  temporary = checkpoint / f".{DIGESTS}"
+  temporary.write_text("".join(lines), encoding="utf-8")
+  temporary.replace(checkpoint / DIGESTS)
+
+
+def find_damage(checkpoint: Path) -> str:
+  """Compares a checkpoint with its digests.
+
+  Args:
+    checkpoint: folder of a checkpoint.
+
+  Returns:
+    What is wrong with the first bad file; empty if all are good.
+  """
+  try:
+    text = (checkpoint / DIGESTS).read_text(encoding="utf-8")
+  except FileNotFoundError:
+    return _unreadable(checkpoint)
+  except (OSError, UnicodeDecodeError) as error:
+    return f"{DIGESTS} can't be read: {error}"
+  lines = [line.partition("  ") for line in text.splitlines()]
+  if not lines:
+    return f"{DIGESTS} is empty"
+  for digest, _, name in lines:
+    try:
+      if not name or _digest(checkpoint / name) != digest:
+        return f"{name or DIGESTS} differs from its SHA-256"
+    except OSError as error:
+      return f"{name} can't be read: {error.strerror}"
+    except ValueError as error:  # a name with a null byte
+      return f"{DIGESTS} names {name!r}: {error}"
+  return ""
+
+
+def newest_good(folder: Path) -> int | None:
+  """Finds the newest checkpoint that is not damaged, and warns of newer ones that are.
+
+  Args:
+    folder: folder of checkpoints; it need not exist.
+
+  Returns:
+    The number of the checkpoint; None if there is no checkpoint at all.
+
+  Raises:
+    UserError: if there are checkpoints, but every one of them is damaged.
+  """
+  damages = {}
+  for number in _numbers(folder):
+    if not (damage := find_damage(folder / str(number))):
+      if damages:
+        warnings.warn(
+          f"{_describe(folder, damages)}. Checkpoint {number} is the newest good one and "
+          "is used; what came after it is lost, and a run that continues does it again",
+          DamagedCheckpointWarning,
+          stacklevel=2,
+        )
+      return number
+    damages[number] = damage
+  if damages:
+    raise UserError(
+      f"{_describe(folder, damages)}. There is no good one left, and nothing was changed. "
+      "Restore a copy of a checkpoint, or start again in a new workdir"
+    )
+  return None
+
+
+def set_aside_damaged(workdir: Path, folder: Path) -> int | None:
+  """Moves checkpoints newer than the newest good one to the folder `damaged` of a run.
+
+  Args:
+    workdir: folder of the run.
+    folder: folder of its checkpoints.
+
+  Returns:
+    The number of the newest good checkpoint; None if there is no checkpoint at all.
+
+  Raises:
+    UserError: see `newest_good`.
+  """
+  good = newest_good(folder)
+  for number in _numbers(folder):
+    if number == good:
+      break
+    target = _free_name(workdir / _ASIDE / str(number))
+    target.parent.mkdir(exist_ok=True)
+    (folder / str(number)).rename(target)
+    warnings.warn(
+      f"the damaged checkpoint {number} was moved to {target}",
+      DamagedCheckpointWarning,
+      stacklevel=2,
+    )
+  return good
+
+
+def _digest(path: Path) -> str:
+  with path.open("rb") as file:
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _numbers(folder: Path) -> list[int]:
+  """Numbers of the checkpoints in a folder, the newest first."""
+  if not folder.is_dir():
+    return []
+  names = (path.name for path in folder.iterdir() if path.is_dir())
+  return sorted((int(x) for x in names if x.isascii() and x.isdigit()), reverse=True)
+
+
+def _unreadable(checkpoint: Path) -> str:
+  """Says why a checkpoint without digests can't be read; empty if it can."""
+  try:
+    json.loads((checkpoint / "data" / "metadata").read_text(encoding="utf-8"))
+    handler = ocp.PyTreeCheckpointHandler()
+    tree = handler.metadata(checkpoint / "state").tree
+    # As NumPy arrays, because the devices that it was saved on may not be here.
+    as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
+    arguments = ocp.args.PyTreeRestore(restore_args=as_numpy)
+    handler.restore(checkpoint / "state", args=arguments)
+  except Exception as error:
+    why = str(error).splitlines() or [type(error).__name__]
+    return f"it has no {DIGESTS} and can't be read: {why[0][:200]}"
+  return ""
+
+
+def _free_name(path: Path) -> Path:
+  def names() -> Iterator[Path]:
+    yield path
+    count = 2
+    while True:
+      yield path.with_name(f"{path.name}-{count}")
+      count += 1
+
+  return next(name for name in names() if not name.exists())
+
+
+def _describe(folder: Path, damages: dict[int, str]) -> str:
+  return "; ".join(
+    f"checkpoint {folder / str(number)} is damaged: {damage}"
+    for number, damage in damages.items()
+  )
