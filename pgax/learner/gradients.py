@@ -8,6 +8,7 @@ import optax
 
 from pgax.algorithms import LossSums, loss
 from pgax.distributed.microbatches import join, split
+from pgax.learner.finite import all_finite, take_if
 from pgax.learner.forward import completion_logp, critic_outputs
 from pgax.learner.learner import Learner
 from pgax.models import lora
@@ -109,33 +110,39 @@ def apply_update(
   gradient: Trained,
   params: Trained,
   opt_state: Trained,
+  value: Array,
   has_tokens: Array,
-) -> tuple[Trained, Trained]:
+) -> tuple[Trained, Trained, Array]:
   """Applies one optimizer step to everything that is trained.
 
-  If the batch has no trainable token, parameters and optimizer state stay unchanged,
-  momentum included.
+  Parameters and optimizer state stay unchanged, momentum included, if the batch has no
+  trainable token, or if the loss, a gradient or a parameter after the step is not finite.
 
   Args:
     learner: optimizers, and whether the policy is trained.
     gradient: gradient of the loss.
     params: parameters before the step.
     opt_state: states of the optimizers before the step.
+    value: the loss.
     has_tokens: bool scalar, whether the batch has a trainable token.
 
   Returns:
-    Parameters and optimizer states after the step.
+    Parameters and optimizer states after the step, and whether it was skipped because
+    something was not finite.
   """
 
   def applied(optimizer: optax.GradientTransformation, name: str) -> tuple[PyTree, PyTree]:
     before = getattr(params, name), getattr(opt_state, name)
     updates, new_opt_state = optimizer.update(getattr(gradient, name), *reversed(before))
-    after = optax.apply_updates(before[0], updates), new_opt_state
-    return jax.tree.map(lambda a, b: jnp.where(has_tokens, a, b), after, before)
+    return optax.apply_updates(before[0], updates), new_opt_state
 
-  policy, critic = zip(params, opt_state, strict=True)
+  policy, critic = before = tuple(zip(params, opt_state, strict=True))
   if learner.learn_policy:
     policy = applied(learner.optimizer, "policy")
   if learner.critic:
     critic = applied(learner.critic_optimizer, "critic")
-  return Trained(policy[0], critic[0]), Trained(policy[1], critic[1])
+  norms = [optax.tree.norm(tree) for tree in (*gradient, policy[0], critic[0])]
+  finite = all_finite(value, *norms)
+  policy, critic = take_if(has_tokens & finite, (policy, critic), before)
+  skipped = has_tokens & ~finite
+  return Trained(policy[0], critic[0]), Trained(policy[1], critic[1]), skipped

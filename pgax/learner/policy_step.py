@@ -10,6 +10,7 @@ import optax
 
 from pgax.algorithms import prepare
 from pgax.distributed.microbatches import join, split
+from pgax.learner.finite import all_finite, take_if
 from pgax.learner.forward import completion_logp, critic_outputs
 from pgax.learner.gradients import (
   StepSums,
@@ -44,12 +45,14 @@ class StepOutputs(NamedTuple):
   Attributes:
     sums: sums over the tokens of the step's batch.
     norms: global norms of the gradients.
+    skipped: bool, whether the step was not taken because something was not finite.
     logp: `[N, G, T]` log-probabilities before the step, in nats; None if a separate pass
       computed them.
   """
 
   sums: StepSums
   norms: Trained
+  skipped: Array
   logp: Array | None
 
 
@@ -192,9 +195,12 @@ def update_epochs(
       learner, params, state.base, minibatch, kl_coef
     )
     has_tokens = jnp.any(minibatch.loss_mask)
-    carry = apply_update(learner, gradient, params, opt_state, has_tokens)
+    *carry, skipped = apply_update(
+      learner, gradient, params, opt_state, sums.loss, has_tokens
+    )
     norms = Trained(*map(optax.tree.norm, gradient))
-    return carry, StepOutputs(sums, norms, logp if batch.old_logp is None else None)
+    kept_logp = logp if batch.old_logp is None else None
+    return tuple(carry), StepOutputs(sums, norms, skipped, kept_logp)
 
   keys = jax.random.split(key, algorithm.epochs)
   orders = jax.vmap(lambda k: jax.random.permutation(k, prompts))(keys)
@@ -211,6 +217,7 @@ def _step_metrics(learner: Learner, batch: Batch, outputs: StepOutputs) -> dict[
   metrics = {
     "loss": jnp.mean(sums.loss),
     "grad_norm": jnp.mean(outputs.norms.policy),
+    "update/skipped": jnp.sum(outputs.skipped),
     **update_metrics(learner.algorithm, sums.terms, sums.entropy, tokens),
   }
   if learner.critic:
@@ -231,7 +238,8 @@ def _controller_states(
       divergence = jnp.sum(sums.terms.kl_old[-learner.algorithm.minibatches :])
     count = jnp.sum(lengths(batch.loss_mask) > 0)
     per_completion = divergence / jnp.maximum(count, 1)
-    states["kl_state"] = penalty.controller.update(state.kl_state, per_completion, count)
+    kl_state = penalty.controller.update(state.kl_state, per_completion, count)
+    states["kl_state"] = take_if(all_finite(per_completion), kl_state, state.kl_state)
   if baseline:
     states["baseline_state"] = baseline.update(
       state.baseline_state, batch.rewards, batch.valid

@@ -10,6 +10,7 @@ import optax
 from jax.sharding import Mesh
 
 from pgax.distributed.partitioning import abstract_params, placed, replicated, shardings_of
+from pgax.learner.finite import all_finite, take_if
 from pgax.learner.optimizer import optimizer_shardings
 from pgax.models import ScalarDecoder, sequence_scores
 from pgax.models.parameters import init_params
@@ -133,6 +134,8 @@ def preference_step(
 ) -> tuple[RewardModelState, dict[str, Array]]:
   """Minimizes the mean negative log-likelihood of preference pairs.
 
+  An update that is not finite is not taken.
+
   Args:
     model: module of the reward model.
     optimizer: its optimizer.
@@ -149,12 +152,16 @@ def preference_step(
 
   (value, margin), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
   updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-  params = optax.apply_updates(state.params, updates)
+  params, grad_norm = optax.apply_updates(state.params, updates), optax.tree.norm(gradient)
+  finite = all_finite(value, grad_norm, optax.tree.norm(params))
+  before = state.params, state.opt_state
+  params, opt_state = take_if(finite, (params, opt_state), before)
   metrics = {
     "loss": value,
     "accuracy": jnp.mean(margin > 0),
     "margin": jnp.mean(margin),
-    "grad_norm": optax.tree.norm(gradient),
+    "grad_norm": grad_norm,
     "param_norm": optax.tree.norm(params),
+    "update/skipped": jnp.sum(~finite),
   }
   return RewardModelState(state.step + 1, params, opt_state), metrics

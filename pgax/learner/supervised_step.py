@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from pgax.distributed.microbatches import split
+from pgax.learner.finite import all_finite, take_if
 from pgax.learner.forward import row_logp
 from pgax.learner.learner import Learner
 from pgax.learner.state import TrainState
@@ -97,7 +98,7 @@ def supervised_step(
   normalize_constant: float = 0.0,
   microbatches: int = 1,
 ) -> tuple[TrainState, dict[str, Array]]:
-  """Trains on worked solutions.
+  """Trains on worked solutions; an update that is not finite is not taken.
 
   Args:
     learner: model and settings, with the optimizer of this stage.
@@ -119,13 +120,16 @@ def supervised_step(
   weighted_rows = (rows, token_weights(rows, normalize_constant))
   (value, gradient), _ = jax.lax.scan(add, zeros, split(weighted_rows, microbatches))
   updates, opt_state = learner.optimizer.update(gradient, state.opt_state, state.params)
-  state = state.advance(
-    params=optax.apply_updates(state.params, updates), opt_state=opt_state
-  )
+  params, grad_norm = optax.apply_updates(state.params, updates), optax.tree.norm(gradient)
+  finite = all_finite(value, grad_norm, optax.tree.norm(params))
+  before = state.params, state.opt_state
+  params, opt_state = take_if(finite, (params, opt_state), before)
+  state = state.advance(params=params, opt_state=opt_state)
   metrics = {
     "loss": value,
-    "grad_norm": optax.tree.norm(gradient),
-    "param_norm": optax.tree.norm(state.params),
+    "grad_norm": grad_norm,
+    "param_norm": optax.tree.norm(params),
+    "update/skipped": jnp.sum(~finite),
     "demonstrations": jnp.sum(jnp.max(rows.segments, axis=-1)),
     "tokens/learned": jnp.sum(rows.learned),
     "tokens/padding": jnp.mean(rows.segments == 0),

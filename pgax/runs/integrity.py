@@ -143,7 +143,8 @@ def _numbers(folder: Path) -> list[int]:
 def _unreadable(checkpoint: Path) -> str:
   """Says why a checkpoint without digests can't be read; empty if it can."""
   try:
-    json.loads((checkpoint / "data" / "metadata").read_text(encoding="utf-8"))
+    if (data := checkpoint / "data" / "metadata").exists():
+      json.loads(data.read_text(encoding="utf-8"))
     handler = ocp.PyTreeCheckpointHandler()
     tree = handler.metadata(checkpoint / "state").tree
     # As NumPy arrays, because the devices that it was saved on may not be here.

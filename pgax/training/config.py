@@ -27,6 +27,7 @@ from pgax.types import RewardFn, StepRewardFn
 FREE_SETTINGS = frozenset(
   {
     "steps",
+    "max_skipped",
     "samples_every",
     "checkpoints.every",
     "checkpoints.keep",
@@ -74,6 +75,8 @@ class RunConfig:
       checkpoints are ten times as far apart.
     samples_every: number of steps between completions written to `samples.jsonl`; those of
       the first and of the last step are always written.
+    max_skipped: number of steps in a row with an update that was not finite, and was
+      skipped, that stops the run.
     mesh: layout of the devices.
   """
 
@@ -99,6 +102,7 @@ class RunConfig:
   evaluation: EvaluationConfig = EvaluationConfig()
   checkpoints: CheckpointConfig = CheckpointConfig()
   samples_every: int = 25
+  max_skipped: int = 5
   mesh: MeshConfig = MeshConfig()
 
   def __post_init__(self):
@@ -117,7 +121,7 @@ class RunConfig:
     check_at_least(self, 0, "seed", "steps")
     if self.seed >= 2**31:  # shuffles take 32 bits, one of which is the stage
       raise ValueError(f"seed is {self.seed}; it must be below 2**31")
-    check_at_least(self, 1, "samples_every")
+    check_at_least(self, 1, "samples_every", "max_skipped")
     if self.model_path and self.init_from_run:
       raise ValueError(
         f"model.path is {self.model_path!r} and init_from_run is {self.init_from_run!r}; "
@@ -168,6 +172,8 @@ class PreferenceConfig:
     eval_every: number of steps between evaluations; there is one after the last step.
     eval_pairs: number of held-out pairs in an evaluation.
     checkpoints: when checkpoints are saved.
+    max_skipped: number of steps in a row with an update that was not finite, and was
+      skipped, that stops the run.
   """
 
   name: str
@@ -184,8 +190,9 @@ class PreferenceConfig:
   eval_every: int = 50
   eval_pairs: int = 512
   checkpoints: CheckpointConfig = CheckpointConfig(every=100)
+  max_skipped: int = 5
 
   def __post_init__(self):
     check_at_least(self, 0, "seed", "steps")
     check_at_least(self, 1, "batch_size", "max_prompt_tokens", "max_completion_tokens")
-    check_at_least(self, 1, "eval_every", "eval_pairs")
+    check_at_least(self, 1, "eval_every", "eval_pairs", "max_skipped")

@@ -1,41 +1,107 @@
-"""Checks of a step's metrics that stop a run, or warn, as soon as it goes wrong."""
+"""Checks of a step's metrics that warn, or stop a run, as soon as it goes wrong."""
 
+import contextlib
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import jax
+import numpy as np
 
 from pgax.errors import UserError
+from pgax.types import PyTree
 
 # Rounding in float32 stays two orders of magnitude below.
 _SAMPLER_TOLERANCE = 1e-3
-_WATCHED = ("loss", "grad_norm", "param_norm", "value/grad_norm", "value/param_norm")
+_WATCHED = ("loss", "grad_norm", "value/grad_norm")
+_FOLDER = "skipped"
+_KEPT = 10  # batches of skipped updates, the latest ones
 
 
 class SamplerMismatchWarning(UserWarning):
   """Sampler and trainer give the same tokens different probabilities."""
 
 
+class SkippedUpdateWarning(UserWarning):
+  """An update was not finite and was skipped."""
+
+
 class DivergedError(UserError):
-  """An update was not finite; nothing computed from its parameters is meaningful."""
+  """Several updates in a row were not finite."""
 
 
-def check_finite(step: int, metrics: Mapping[str, float]) -> None:
-  """Stops a run whose loss, gradient or parameters are not finite.
+class SkippedUpdates:
+  """Keeps the batches of skipped updates, and stops a run after several in a row.
+
+  An optimizer step whose loss, gradient or result is not finite is not taken (see
+  `learner.gradients.apply_update`), so that parameters and checkpoints stay good.
 
   Args:
-    step: number of the step in its stage.
-    metrics: metrics of its update.
-
-  Raises:
-    DivergedError: with the step and every number that is not finite.
+    workdir: folder of the run; batches are kept in its folder `skipped`.
+    limit: number of steps in a row with a skipped update that stops the run.
+    last_checkpoint: returns the number of the latest checkpoint, or None.
   """
-  values = {name: metrics[name] for name in _WATCHED if name in metrics}
-  bad = [f"{name} is {x}" for name, x in values.items() if not math.isfinite(x)]
-  if bad:
-    raise DivergedError(
-      f"{' and '.join(bad)} at step {step}; the last checkpoint is from before it. Lower "
-      "the learning rate (in another workdir: settings of a run don't change)"
+
+  def __init__(self, workdir: Path, limit: int, last_checkpoint: Callable[[], int | None]):
+    self._folder, self._limit = workdir / _FOLDER, limit
+    self._last_checkpoint = last_checkpoint
+    self._in_a_row = 0
+
+  def check(
+    self, name: str, step: int, metrics: Mapping[str, float], batch: PyTree
+  ) -> None:
+    """Looks at the metrics of a step.
+
+    Args:
+      name: name of the stage.
+      step: number of the step in its stage.
+      metrics: metrics of its update.
+      batch: arrays that it learned from.
+
+    Raises:
+      DivergedError: at the last of `limit` steps in a row with a skipped update.
+    """
+    if not metrics["update/skipped"]:
+      self._in_a_row = 0
+      return
+    self._in_a_row += 1
+    values = {x: metrics[x] for x in _WATCHED if x in metrics}
+    bad = [f"{x} is {value}" for x, value in values.items() if not math.isfinite(value)]
+    what = " and ".join(bad) or "a parameter would not be finite"
+    path = self._folder / f"{name}-{step:06}.npz"
+    kept = self._keep(path, batch)
+    warnings.warn(
+      f"{what} at step {step}: the update was skipped. Its batch is {kept}",
+      SkippedUpdateWarning,
+      stacklevel=2,
     )
+    if self._in_a_row >= self._limit:
+      last = self._last_checkpoint()
+      raise DivergedError(
+        f"{what} at step {step}, the last of {self._in_a_row} steps in a row whose updates "
+        f"were skipped. The last good checkpoint is {'none' if last is None else last}, "
+        f"and the batches are in {self._folder}. Lower the learning rate in another "
+        "workdir, or raise max_skipped to go on"
+      )
+
+  def _keep(self, path: Path, batch: PyTree) -> str:
+    """Writes a batch; returns where it is, or why it is not."""
+    arrays = {
+      jax.tree_util.keystr(key, simple=True, separator="."): np.asarray(x)
+      for key, x in jax.tree_util.tree_leaves_with_path(batch)
+    }
+    try:
+      path.parent.mkdir(exist_ok=True)
+      np.savez_compressed(path, **arrays)
+    except OSError as error:
+      with contextlib.suppress(OSError):
+        path.unlink()  # half of it
+      return f"lost, because {path} can't be written: {error.strerror}"
+    by_age = sorted(path.parent.glob("*.npz"), key=lambda file: file.stat().st_mtime_ns)
+    for old in by_age[:-_KEPT]:
+      old.unlink()
+    return f"in {path}"
 
 
 def check_sampler(metrics: Mapping[str, float]) -> None:

@@ -8,6 +8,7 @@ from tqdm import tqdm
 
 from pgax.runs.interrupt import Interrupt
 from pgax.runs.loggers import Logger
+from pgax.training.health import SkippedUpdates
 from pgax.types import PyTree
 
 Metrics = Mapping[str, float]
@@ -50,6 +51,22 @@ class Schedule:
     return due or (bool(self.samples_every) and step in (1, self.steps))
 
 
+class StepResult(NamedTuple):
+  """Result of a step.
+
+  Attributes:
+    state: the next state.
+    metrics: metrics, by name.
+    rows: completions, if they were asked for.
+    batch: arrays that it learned from.
+  """
+
+  state: PyTree
+  metrics: Metrics
+  rows: Rows
+  batch: PyTree
+
+
 class Stage(Protocol):
   """A stage of training, which defines its step and its evaluation.
 
@@ -65,7 +82,7 @@ class Stage(Protocol):
   schedule: Schedule
   shown: Sequence[tuple[str, str, str]]
 
-  def step(self, state: PyTree, with_samples: bool) -> tuple[PyTree, Metrics, Rows]:
+  def step(self, state: PyTree, with_samples: bool) -> StepResult:
     """Does one step; completions are returned if they are asked for."""
 
   def evaluate(self, state: PyTree) -> tuple[Metrics, Rows]:
@@ -96,6 +113,7 @@ def run_stage(
   logger: Logger,
   save: Callable[[PyTree], None],
   interrupt: Interrupt,
+  skipped: SkippedUpdates,
   progress: bool = True,
 ) -> StageResult:
   """Runs a stage to its end, or until an interrupt.
@@ -106,10 +124,14 @@ def run_stage(
     logger: receives metrics and completions.
     save: saves a checkpoint of a state.
     interrupt: requests to stop after the current step.
+    skipped: watches over updates that are not finite.
     progress: whether to show a progress bar.
 
   Returns:
     A `StageResult`.
+
+  Raises:
+    DivergedError: see `SkippedUpdates`.
   """
   schedule, step, shown = stage.schedule, int(state.step), {}
   evaluation: Metrics = {}
@@ -130,7 +152,7 @@ def run_stage(
     bar.set_postfix(shown, refresh=False)
     while step < schedule.steps and not interrupt.requested:
       step += 1
-      state, metrics, rows = stage.step(state, schedule.samples(step))
+      state, metrics, rows, batch = stage.step(state, schedule.samples(step))
       logger.samples(step, "train", rows)
       if schedule.evaluates(step):
         evaluation, rows = stage.evaluate(state)
@@ -138,6 +160,7 @@ def run_stage(
         if step == schedule.steps:
           logger.samples(step, "held_out", rows)
       log(metrics)
+      skipped.check(stage.name, step, metrics, batch)
       if step == schedule.steps:
         state = stage.finish(state)
       if schedule.checkpoints(step):

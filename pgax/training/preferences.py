@@ -36,6 +36,7 @@ from pgax.runs.loggers import Logger, check_loggers, open_loggers
 from pgax.runs.workdir import open_workdir
 from pgax.training.batches import next_of
 from pgax.training.config import PreferenceConfig
+from pgax.training.health import SkippedUpdates
 from pgax.training.loop import Schedule, StageResult, run_stage
 from pgax.training.policy import export_dtype
 from pgax.training.renamed import RENAMED_PREFERENCES, check_saved
@@ -44,7 +45,9 @@ from pgax.training.train import DEFAULT_LOGGERS
 
 _DATA = "train"
 _CHECKED = 1_000  # pairs; a later one over the limit ends the run with the same message
-_FREE = frozenset({"steps", "eval_every", "checkpoints.every", "checkpoints.keep"})
+_FREE = frozenset(
+  {"steps", "eval_every", "checkpoints.every", "checkpoints.keep", "max_skipped"}
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +175,7 @@ def train_on_preferences(
 
   Raises:
     UserError: if the configuration can't be run or the folder can't be used.
-    DivergedError: if an update is not finite.
+    DivergedError: if several updates in a row are not finite (`max_skipped`).
   """
   check_loggers(loggers)
   check_unlocked(workdir)
@@ -224,6 +227,7 @@ def _train(
         logger=logger,
         save=save,
         interrupt=interrupt,
+        skipped=SkippedUpdates(workdir, run.config.max_skipped, checkpoints.latest),
         progress=progress,
       )
       logger.flush()

@@ -19,8 +19,8 @@ from pgax.rollout.actor import Actor
 from pgax.rollout.metrics import Stopwatch
 from pgax.rollout.samples import Sample, make_samples
 from pgax.runs.loggers import SUPERVISED
-from pgax.training.health import check_finite, check_sampler
-from pgax.training.loop import Metrics, Rows, Schedule
+from pgax.training.health import check_sampler
+from pgax.training.loop import Metrics, Rows, Schedule, StepResult
 from pgax.types import Array, DemonstrationRows, PyTree
 
 _ACCURACY = ("accuracy", "eval/accuracy", ".1%")
@@ -47,15 +47,14 @@ class Supervised:
   prefix: str = SUPERVISED
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("loss", "loss", ".3f"))
 
-  def step(self, state: TrainState, with_samples: bool) -> tuple[TrainState, Metrics, Rows]:
+  def step(self, state: TrainState, with_samples: bool) -> StepResult:
     """Trains on a batch of worked solutions; there are no completions."""
     del with_samples
     rows, watch = self.next_rows(), Stopwatch()
     state, scalars = self.train_step(state, rows)
     metrics = {"time/train": watch.lap(state)}
     metrics |= {name: value.item() for name, value in scalars.items()}
-    check_finite(int(state.step), metrics)
-    return state, metrics, ()
+    return StepResult(state, metrics, (), rows)
 
   def evaluate(self, state: TrainState) -> tuple[Metrics, Rows]:
     """Evaluates the policy on held-out problems."""
@@ -96,7 +95,7 @@ class Reinforcement:
   prefix: str = ""
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("reward", "reward/mean", ".2f"))
 
-  def step(self, state: TrainState, with_samples: bool) -> tuple[TrainState, Metrics, Rows]:
+  def step(self, state: TrainState, with_samples: bool) -> StepResult:
     """Collects experience with the policy and learns from it."""
     start, done = time.process_time(), int(state.step)
     key, _ = step_keys(state.key, state.total_steps)
@@ -107,10 +106,14 @@ class Reinforcement:
     metrics = dict(experience.metrics) | {"time/train": watch.lap(state, update)}
     metrics["time/cpu"] = time.process_time() - start
     metrics |= {name: float(value) for name, value in update.metrics.items()}
-    check_finite(done + 1, metrics)
     check_sampler(metrics)
+    batch = {
+      "rollout": experience.rollout,
+      "feedback": experience.feedback,
+      "advantages": update.advantages,
+    }
     if not with_samples:
-      return state, metrics, ()
+      return StepResult(state, metrics, (), batch)
     samples = make_samples(
       self.tokenizer,
       experience.prompts,
@@ -118,7 +121,7 @@ class Reinforcement:
       experience.results,
       update.advantages,
     )
-    return state, metrics, _rows(samples)
+    return StepResult(state, metrics, _rows(samples), batch)
 
   def evaluate(self, state: TrainState) -> tuple[Metrics, Rows]:
     """Evaluates the policy on held-out problems, each time with the same random keys."""
@@ -163,16 +166,13 @@ class PreferenceLearning:
   prefix: str = ""
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("loss", "loss", ".3f"))
 
-  def step(
-    self, state: RewardModelState, with_samples: bool
-  ) -> tuple[RewardModelState, Metrics, Rows]:
+  def step(self, state: RewardModelState, with_samples: bool) -> StepResult:
     """Trains on a batch of pairs; there are no completions."""
     del with_samples
     pairs = self._arrays(self.next_pairs())
     state, scalars = self.train_step(state, *pairs)
     metrics = {name: float(value) for name, value in scalars.items()}
-    check_finite(int(state.step), metrics)
-    return state, metrics, ()
+    return StepResult(state, metrics, (), pairs)
 
   def evaluate(self, state: RewardModelState) -> tuple[Metrics, Rows]:
     """Computes how often the chosen completion of a held-out pair scores higher."""

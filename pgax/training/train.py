@@ -15,6 +15,7 @@ from pgax.runs.loggers import Logger, check_loggers, open_loggers
 from pgax.runs.workdir import open_workdir
 from pgax.training.batches import fit_task
 from pgax.training.config import FREE_SETTINGS, RunConfig
+from pgax.training.health import SkippedUpdates
 from pgax.training.loop import run_stage
 from pgax.training.preflight import check_run
 from pgax.training.progress import Progress, saved_progress
@@ -65,7 +66,7 @@ def train(
   Raises:
     UserError: if the configuration can't be run or the folder can't be used, before
       anything is compiled.
-    DivergedError: if an update is not finite.
+    DivergedError: if several updates in a row are not finite (`max_skipped`).
   """
   check_loggers(loggers)
   check_unlocked(workdir)  # again below, when the folder is there for sure
@@ -96,6 +97,7 @@ def _train(
     lock.check()
     run.save(state)
 
+  skipped = SkippedUpdates(workdir, run.config.max_skipped, run.checkpoints.latest)
   logger = open_loggers(loggers, workdir, Progress.of(state).last_steps)
   try:
     logger.start(record)
@@ -104,6 +106,7 @@ def _train(
         "logger": logger,
         "save": save,
         "interrupt": interrupt,
+        "skipped": skipped,
         "progress": progress,
       }
       if Progress.of(state).is_supervised:

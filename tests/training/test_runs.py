@@ -15,7 +15,7 @@ from pgax.learner import LearnerConfig
 from pgax.runs.json_lines import read_lines
 from pgax.sampling import decode
 from pgax.training import Progress, train
-from pgax.training.health import DivergedError, check_finite
+from pgax.training.health import DivergedError, SkippedUpdateWarning
 from pgax.training.run import Run
 from pgax.training.stages import Supervised
 from tests import tiny
@@ -108,17 +108,16 @@ def test_a_rejected_run_leaves_no_files(tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
-def test_not_finite_stops_the_run(tmp_path):
-  good = {"loss": 1.0, "grad_norm": 2.0, "param_norm": 3.0}
-  check_finite(7, good)
-  for name in good:
-    with pytest.raises(DivergedError, match=f"{name} is nan at step 7"):
-      check_finite(7, good | {name: float("nan")})
-  wild = tiny.OptimizerConfig(learning_rate=1e38, warmup_steps=0, clip_norm=1e38)
-  with pytest.raises(DivergedError, match="param_norm is inf at step 1;"):
-    run(tmp_path, tiny.run_config(optimizer=wild, steps=5))
-  # What was saved is from before it.
-  assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0]
+def test_a_run_that_only_goes_wrong_stops(tmp_path):
+  wild = tiny.OptimizerConfig(learning_rate=10.0, warmup_steps=0, clip_norm=1e38)
+  weighty = dataclasses.replace(wild, weight_decay=1e38)  # times the rate, it overflows
+  config = tiny.run_config(optimizer=weighty, steps=5, max_skipped=2)
+  message = "would not be finite at step 2, the last of 2 steps .* good checkpoint is 6,"
+  with pytest.warns(SkippedUpdateWarning), pytest.raises(DivergedError, match=message):
+    run(tmp_path, config)
+  rows = read_lines(tmp_path / "metrics.jsonl")
+  assert [row.get("update/skipped") for row in rows] == [None, 1, 1]
+  assert rows[1]["param_norm"] == rows[2]["param_norm"]
 
 
 def test_checkpoints_of_earlier_versions_are_rejected(tmp_path):

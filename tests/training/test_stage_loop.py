@@ -1,12 +1,14 @@
 """The loop on a stage made of numbers: what happens at which step, in which order."""
 
 import dataclasses
+from pathlib import Path
 
 import jax.numpy as jnp
 import pytest
 
 from pgax.runs.interrupt import Interrupt
-from pgax.training.loop import Schedule, run_stage
+from pgax.training.health import SkippedUpdates
+from pgax.training.loop import Schedule, StepResult, run_stage
 from tests.runs.test_loggers import Recorder
 
 
@@ -32,7 +34,8 @@ class Counting:
     if state.step + 1 == self.interrupt_at:
       self.interrupt.requested = True
     rows = [{"of": state.step}] if with_samples else ()
-    return State(state.step + 1), {"x": float(state.step)}, rows
+    metrics = {"x": float(state.step), "update/skipped": 0}
+    return StepResult(State(state.step + 1), metrics, rows, batch=())
 
   def evaluate(self, state):
     return {"eval/accuracy": 0.1 * state.step}, [{"at": state.step}]
@@ -59,6 +62,7 @@ def run(stage, start=0, interrupt=None):
     logger=log,
     save=saved.append,
     interrupt=interrupt or Interrupt(),
+    skipped=SkippedUpdates(Path("unused"), 1, lambda: None),
     progress=False,
   )
   return result, log.calls, [state.step for state in saved]
@@ -109,6 +113,7 @@ def test_a_state_may_count_in_an_array():
     logger=Recorder(),
     save=lambda _: None,
     interrupt=Interrupt(),
+    skipped=SkippedUpdates(Path("unused"), 1, lambda: None),
     progress=False,
   )
   assert result.finished and result.state is state
