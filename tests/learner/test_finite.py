@@ -35,7 +35,7 @@ class Poisoned:
   def __call__(self, logp, batch):
     result = surrogates.policy_gradient(logp, batch.advantages)
     bad = (batch.rewards == _POISON)[..., None]
-    return result._replace(loss=jnp.where(bad, jnp.nan * logp, result.loss))
+    return result._replace(loss=result.loss * jnp.where(bad, jnp.nan, 1))
 
 
 def poisoned(**settings):
