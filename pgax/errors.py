@@ -29,3 +29,19 @@ def check_at_least(config: object, minimum: float, *names: str) -> None:
       raise ValueError(f"{name} is {value!r}; it must be a {whole}number")
     if not minimum <= value < math.inf:  # also rejects nan
       raise ValueError(f"{name} is {value}; it must be at least {minimum}, and finite")
+
+
+def check_at_most(config: object, maximum: float, *names: str) -> None:
+  """Checks that settings are not above a maximum.
+
+  Args:
+    config: dataclass of the settings, which are numbers.
+    maximum: largest value that is allowed.
+    *names: names of the settings.
+
+  Raises:
+    ValueError: for the first setting above it.
+  """
+  for name in names:
+    if vars(config)[name] > maximum:
+      raise ValueError(f"{name} is {vars(config)[name]}; it must be at most {maximum}")

@@ -12,6 +12,8 @@ from pgax.data.mixture import NAME
 from pgax.data.templates import fill
 from pgax.types import Example
 
+# Far beyond any context; tokenizing much more takes minutes.
+_MAX_CHARACTERS = 1_000_000
 # Far beyond any metadata, and far below Python's recursion limit.
 _MAX_DEPTH = 100
 
@@ -44,7 +46,8 @@ def text_field(row: Mapping[str, Any], name: str, numbers: bool = False) -> str:
     The text.
 
   Raises:
-    ValueError: if the field is missing, of another type, not UTF-8, or empty.
+    ValueError: if the field is missing, of another type, not UTF-8, empty, or longer than a
+      million characters.
   """
   value = field(row, name)
   value = value.item() if isinstance(value, np.generic) else value
@@ -64,6 +67,10 @@ def text_field(row: Mapping[str, Any], name: str, numbers: bool = False) -> str:
     raise ValueError(f"field {name!r} is not UTF-8: {error.reason}") from None
   if not value.strip():
     raise ValueError(f"field {name!r} is empty")
+  if len(value) > _MAX_CHARACTERS:
+    raise ValueError(
+      f"field {name!r} has {len(value):,} characters; at most {_MAX_CHARACTERS:,} are read"
+    )
   return value
 
 

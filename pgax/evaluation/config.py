@@ -1,10 +1,10 @@
 """Evaluation settings."""
 
 import dataclasses
-import math
 
 from pgax.errors import check_at_least
 from pgax.rewards.answers import marked_answer
+from pgax.sampling import MAX_TEMPERATURE, MIN_TEMPERATURE
 from pgax.types import AnswerFn
 
 
@@ -43,14 +43,15 @@ def check_sampling(samples: int, temperature: float, prefix: str = "") -> None:
     prefix: prefix of both settings' names in messages.
 
   Raises:
-    ValueError: if there are no samples, the temperature is negative, or several samples
-      are decoded greedily.
+    ValueError: if there are no samples, the temperature is out of its range, or several
+      samples are decoded greedily.
   """
   if samples < 1:
     raise ValueError(f"{prefix}samples is {samples}; it must be at least 1")
-  if not 0 <= temperature < math.inf:
+  if temperature and not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
     raise ValueError(
-      f"{prefix}temperature is {temperature}; it must be at least 0 and finite"
+      f"{prefix}temperature is {temperature}; it must be 0, or from {MIN_TEMPERATURE} to "
+      f"{MAX_TEMPERATURE}"
     )
   if samples > 1 and not temperature:
     raise ValueError(

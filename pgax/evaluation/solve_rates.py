@@ -1,5 +1,6 @@
 """Solve rates: how often a policy solves each problem, as input to `data.filtered`."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pgax.evaluation.batches import padded_batch, sample_and_score, whole_batche
 from pgax.rewards.pool import RewardRunner
 from pgax.rollout.sampler import Sampler
 from pgax.rollout.scoring import RewardResults
-from pgax.runs.json_lines import read_lines, write_lines
+from pgax.runs.json_lines import split_lines, write_lines
 from pgax.types import Example, PyTree
 
 
@@ -67,7 +68,7 @@ def measure(
     "batch_size": batch_size,
     "seed": seed,
   } | dict(record or {})
-  rows = _saved_rows(path, head)
+  rows = _saved_rows(path, head, examples)
   if len(rows) < len(examples):  # samples depend on the batch, so only whole ones are kept
     rows = rows[: len(rows) // batch_size * batch_size]
   temporary = path.with_name(f".{path.name}")
@@ -86,11 +87,13 @@ def measure(
   return [row["rate"] for row in rows]
 
 
-def _saved_rows(path: Path, head: Mapping[str, object]) -> list[dict]:
+def _saved_rows(
+  path: Path, head: Mapping[str, object], examples: Sequence[Example]
+) -> list[dict]:
   """Rows of an interrupted measurement, if there is one."""
   if not path.exists() or not path.stat().st_size:
     return []
-  lines = read_lines(path)
+  lines, _ = split_lines(path)
   if not lines or lines[0] != head:
     saved = lines[0] if lines else {}
     names = sorted(x for x in saved.keys() | head.keys() if saved.get(x) != head.get(x))
@@ -98,7 +101,16 @@ def _saved_rows(path: Path, head: Mapping[str, object]) -> list[dict]:
       f"{path} holds another measurement, or none: it differs in {', '.join(names)}. "
       "Give another file, or remove it"
     )
-  return lines[1:]
+  # A rate belongs to the problem at its place, so a bad line ends what can be used.
+  pairs = itertools.takewhile(
+    lambda pair: _is_rate_of(*pair), zip(lines[1:], examples, strict=False)
+  )
+  return [row for row, _ in pairs]
+
+
+def _is_rate_of(row: Mapping[str, object], example: Example) -> bool:
+  rate = row.get("rate", "")
+  return row.get("prompt") == example.prompt and isinstance(rate, int | float | None)
 
 
 def _rate_rows(examples: Sequence[Example], results: RewardResults) -> list[dict]:

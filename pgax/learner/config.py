@@ -3,9 +3,11 @@
 import dataclasses
 
 from pgax.algorithms import Algorithm
-from pgax.errors import check_at_least
+from pgax.errors import check_at_least, check_at_most
 from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
+
+_MAX_RATE = 10.0  # Adam moves every parameter by about its learning rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +35,7 @@ class OptimizerConfig:
 
   def __post_init__(self):
     check_at_least(self, 0, "learning_rate", "warmup_steps", "decay_steps", "weight_decay")
+    check_at_most(self, _MAX_RATE, "learning_rate", "weight_decay")
     if self.decay_steps and self.decay_steps <= self.warmup_steps:
       raise ValueError(
         f"decay_steps is {self.decay_steps}; it must be 0 or above warmup_steps, which is "

@@ -11,6 +11,7 @@ import dataclasses
 import fnmatch
 import functools
 import math
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -83,11 +84,13 @@ def init(config: LoraConfig, params: PyTree, key: Array) -> PyTree:
     `[..., rank, outputs]`, float32.
 
   Raises:
-    ValueError: if a pattern matches no matrix; the message names the pattern and lists the
-      matrices.
+    ValueError: if a pattern matches no matrix (the message names the pattern and lists the
+      matrices), or the rank is above that of every adapted matrix.
   """
   flat, adapters = flatten_dict(params["params"]), {}
-  for index, path in enumerate(_targets(config, params)):
+  paths = _targets(config, params)
+  _check_rank(config, {path: flat[path].shape for path in paths})
+  for index, path in enumerate(paths):
     shape, (start, end) = flat[path].shape, _axes(path)
     inputs, outputs = shape[start:end], shape[end:]
     a_shape = (*shape[:start], *inputs, config.rank)
@@ -95,6 +98,20 @@ def init(config: LoraConfig, params: PyTree, key: Array) -> PyTree:
     adapters[*path, "a"] = noise * math.prod(inputs) ** -0.5
     adapters[*path, "b"] = jnp.zeros((*shape[:start], config.rank, *outputs), jnp.float32)
   return {"params": unflatten_dict(adapters)}
+
+
+def _check_rank(
+  config: LoraConfig, shapes: Mapping[tuple[str, ...], tuple[int, ...]]
+) -> None:
+  """Rejects adapters of more than full rank, which are larger than their matrices."""
+  largest = 0
+  for path, shape in shapes.items():
+    start, end = _axes(path)
+    largest = max(largest, min(math.prod(shape[start:end]), math.prod(shape[end:])))
+  if config.rank > largest:
+    raise ValueError(
+      f"lora.rank is {config.rank}; the adapted matrices have at most rank {largest}"
+    )
 
 
 def merge(config: LoraConfig, params: PyTree, adapters: PyTree) -> PyTree:

@@ -3,7 +3,10 @@
 import dataclasses
 import math
 
-from pgax.errors import check_at_least
+from pgax.errors import check_at_least, check_at_most
+from pgax.sampling import MAX_TEMPERATURE, MIN_TEMPERATURE
+
+_MAX_WORKERS = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,10 +85,10 @@ class SamplingConfig:
       )
 
   def _check_distribution(self) -> None:
-    if not 0 < self.temperature < math.inf:
+    if not MIN_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE:
       raise ValueError(
-        f"temperature is {self.temperature}; the policy's must be positive and finite "
-        "(greedy evaluation has its own setting)"
+        f"temperature is {self.temperature}; the policy's must be from {MIN_TEMPERATURE} "
+        f"to {MAX_TEMPERATURE} (greedy evaluation has its own setting)"
       )
     if not 0 < self.top_p <= 1:
       raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
@@ -126,6 +129,7 @@ class ScoringConfig:
 
   def __post_init__(self):
     check_at_least(self, 0, "workers")
+    check_at_most(self, _MAX_WORKERS, "workers")
     check_at_least(self, 1, "pipeline_chunks")
     if not 0 < self.timeout_seconds < math.inf:
       raise ValueError(

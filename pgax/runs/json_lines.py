@@ -11,36 +11,37 @@ class BadRowWarning(UserWarning):
 
 
 def read_lines(path: Path, valid: Callable[[dict], bool] = lambda row: True) -> list[dict]:
-  """Reads the rows of a JSON Lines file.
-
-  A last line without an end is what a dying process leaves. Other bad lines are named in a
-  `BadRowWarning`; the rows around them are read.
+  """Reads the rows of a JSON Lines file, and warns of lines that are none.
 
   Args:
     path: the file; it need not exist.
     valid: whether an object is a row of this file.
 
   Returns:
-    The rows.
+    The rows around the bad lines.
   """
-  return split_lines(path, valid)[0]
+  rows, bad = split_lines(path, valid)
+  warn_of_bad(path, bad)
+  return rows
 
 
 def split_lines(
   path: Path, valid: Callable[[dict], bool] = lambda row: True
-) -> tuple[list[dict], list[str]]:
+) -> tuple[list[dict], dict[int, str]]:
   """Reads the rows of a JSON Lines file, and the lines that are none.
+
+  A bad last line without an end is what a dying process leaves; it is neither.
 
   Args:
     path: the file; it need not exist.
     valid: whether an object is a row of this file.
 
   Returns:
-    Rows and bad lines; see `read_lines`.
+    The rows, and bad lines by their numbers from 1 on.
   """
   if not path.exists():
-    return [], []
-  rows, bad = [], []
+    return [], {}
+  rows, bad = [], {}
   # A row may end inside a character; it is then no JSON, even with a replacement. Only a
   # newline ends a row: text may hold other separators that splitlines() would split at.
   *lines, unfinished = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -48,15 +49,20 @@ def split_lines(
     if (row := _row(line, valid)) is not None:
       rows.append(row)
     elif line:
-      bad.append(line)
-      warnings.warn(
-        f"line {number} of {path} is no row of it and is left out: {line[:80]!r}",
-        BadRowWarning,
-        stacklevel=3,
-      )
+      bad[number] = line
   if (row := _row(unfinished, valid)) is not None:
     rows.append(row)
   return rows, bad
+
+
+def warn_of_bad(path: Path, bad: Mapping[int, str]) -> None:
+  """Warns of bad lines of a file, as from `split_lines`."""
+  for number, line in bad.items():
+    warnings.warn(
+      f"line {number} of {path} is no row of it and is left out: {line[:80]!r}",
+      BadRowWarning,
+      stacklevel=3,
+    )
 
 
 def _row(line: str, valid: Callable[[dict], bool]) -> dict | None:

@@ -7,6 +7,9 @@ import numpy as np
 
 from pgax.types import Array
 
+# Beyond these, a softmax of float32 logits is one-hot or uniform up to rounding.
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3
+
 
 @flax.struct.dataclass
 class Options:

@@ -71,6 +71,16 @@ def test_what_can_not_be_scored_has_no_rate(call, tmp_path):
   assert set(read_solve_rates(tmp_path / "x").values()) == {None}
 
 
+def test_a_bad_row_ends_what_can_be_used(call, tmp_path):
+  path = tmp_path / "rates.jsonl"
+  rates = call(path)
+  head, *rows = path.read_text().splitlines(keepends=True)
+  for bad in ("{}\n", "no\n", rows[0], rows[1].replace("rate", "rat")):
+    path.write_text("".join([head, rows[0], bad, *rows[2:]]))
+    assert call(path) == rates
+    assert path.read_text() == "".join([head, *rows])
+
+
 def test_a_file_of_another_measurement(call, tmp_path):
   path = tmp_path / "rates.jsonl"
   head = {"problems": 10, "samples": 8, "temperature": 1.0, "batch_size": 4, "seed": 0}

@@ -2,10 +2,15 @@
 
 import dataclasses
 
+import jax
 import pytest
 
 from pgax import algorithms
 from pgax.data import Task, byte_tokenizer, mixture
+from pgax.distributed.mesh import make_mesh
+from pgax.learner.compiled import compiled_steps
+from pgax.learner.optimizer import make_optimizer
+from pgax.models.lora import LoraConfig
 from pgax.rewards import Code, Combined, by_task, final_answer
 from pgax.sandbox import Limits
 from pgax.tasks import addition_steps
@@ -21,7 +26,7 @@ from pgax.training import (
   SupervisedConfig,
   UserError,
 )
-from pgax.training.preflight import check_run
+from pgax.training.preflight import check_run, memory
 from pgax.types import Example
 from tests import tiny
 
@@ -41,6 +46,7 @@ SENTENCES = Task([Example("one", "1", "1")], [Example("1", "1")])
 MOVING, DYNAMIC = algorithms.MovingAverage(), algorithms.DynamicSampling()
 DECAYING = OptimizerConfig(decay_steps=1000)
 SHAPING = (algorithms.parts.MissingEOS(),)
+NONE = SupervisedConfig(steps=0)
 QUEUED = SamplingConfig(prompts_per_step=4, group_size=4, slots=9)
 ALONE = SamplingConfig(
   prompts_per_step=4, group_size=1, max_prompt_tokens=5, max_completion_tokens=16
@@ -196,7 +202,7 @@ def test_sizes_are_checked_as_soon_as_they_are_given(changes, message):
 
 def test_settings_of_parts():
   with pytest.raises(
-    ValueError, match=r"temperature is 0\.0; the policy's must be positive"
+    ValueError, match=r"temperature is 0\.0; the policy's must be from 0.001"
   ):
     SamplingConfig(temperature=0.0)
   with pytest.raises(ValueError, match="group_size is 0"):
@@ -215,6 +221,12 @@ def test_settings_of_parts():
   ("make", "message"),
   [
     (lambda: SamplingConfig(temperature=float("inf")), "temperature is inf"),
+    (lambda: SamplingConfig(temperature=1e39), "temperature is 1e\\+39.* to 1000"),
+    (lambda: SamplingConfig(temperature=1e-40), "temperature is 1e-40; .* from 0.001"),
+    (lambda: EvaluationConfig(temperature=1e-40), "temperature is 1e-40; .* be 0, or"),
+    (lambda: OptimizerConfig(learning_rate=1e30), "learning_rate is 1e\\+30; .* most 10"),
+    (lambda: OptimizerConfig(weight_decay=11.0), "weight_decay is 11.0; .* most 10"),
+    (lambda: ScoringConfig(workers=100_000), "workers is 100000; .* at most 1024"),
     (
       lambda: tiny.OptimizerConfig(b2=1.0),
       r"b2 is 1\.0; it must be at least 0 and below 1",
@@ -265,3 +277,54 @@ def test_a_checkpoints_tokenizer_may_have_more_tokens_than_its_model(tmp_path):
 
 def test_a_warm_start_that_is_not_done_needs_no_solutions():
   check(tiny.run_config(task=SILENT, supervised=SupervisedConfig(steps=0)))
+
+
+def _sampling(**changes):
+  sizes = {"prompts_per_step": 4, "group_size": 4, "max_prompt_tokens": 5}
+  return SamplingConfig(**(sizes | {"max_completion_tokens": 16} | changes))
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"sampling": _sampling(group_size=10**8)}, "sampling needs at least .*keys and val"),
+    (
+      {"sampling": _sampling(max_completion_tokens=2 * 10**9)},
+      "sampling needs at least .* GiB on a device, which has .* GiB: the state 0.0 GiB",
+    ),
+    (
+      {
+        "sampling": _sampling(group_size=2048, max_completion_tokens=4096, slots=8),
+        "model": dataclasses.replace(tiny.CONFIG, num_layers=32),
+      },
+      "an update needs at least .* layer inputs",
+    ),
+    ({"lora": LoraConfig(rank=100_000)}, "lora.rank is 100000; .* at most rank 32"),
+  ],
+)
+def test_what_cannot_fit_is_refused_with_the_numbers(changes, message, monkeypatch):
+  monkeypatch.setattr(memory, "device_memory", lambda: 16 * 2**30)
+  with pytest.raises(UserError, match=message):
+    check(tiny.run_config(**changes))
+
+
+def test_the_estimate_is_a_lower_bound_of_the_compiled_programs():
+  config = tiny.run_config(sampling=_sampling(max_completion_tokens=6), supervised=NONE)
+  mesh = make_mesh()
+  steps = compiled_steps(config.step_config, mesh)
+  rollout, feedback = tiny.rollout(), tiny.feedback()
+  compiled = steps.policy_step.lower(steps.abstract, rollout, feedback).compile()
+  analysis = compiled.memory_analysis()
+  used = analysis.argument_size_in_bytes + analysis.temp_size_in_bytes
+  needs = memory.update_bytes(config, mesh)
+  assert 0.2 * used < sum(needs.values()) <= used
+  state = sum(
+    x.nbytes
+    for x in jax.tree.leaves(tiny.state(config.algorithm, make_optimizer(config.optimizer)))
+    if not jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+  )
+  assert needs["the state"] == state
+
+
+def test_this_machine_has_memory():
+  assert 2**30 < memory.device_memory() < 2**50

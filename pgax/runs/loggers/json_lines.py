@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgax.runs.json_lines import split_lines, write_lines
+from pgax.runs.json_lines import split_lines, warn_of_bad, write_lines
 from pgax.runs.loggers.protocol import by_stage
 from pgax.runs.loggers.rows import SAMPLES, is_metrics, is_sample, metrics_file
 
@@ -62,10 +62,11 @@ class JsonLines:
 def _truncate(path: Path, last: int) -> None:
   rows, bad = split_lines(path, is_sample if path.name == SAMPLES else is_metrics)
   if bad:
+    warn_of_bad(path, bad)
     damaged = path.parent / _DAMAGED / path.name
     damaged.parent.mkdir(exist_ok=True)
     with damaged.open("a", encoding="utf-8") as file:
-      file.writelines(f"{line}\n" for line in bad)
+      file.writelines(f"{line}\n" for line in bad.values())
   temporary = path.with_suffix(".tmp")
   write_lines(temporary, [row for row in rows if row["step"] <= last], "w")
   temporary.replace(path)

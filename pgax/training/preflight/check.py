@@ -14,6 +14,7 @@ from pgax.rollout.reward_model import check_reward_model
 from pgax.rollout.scoring import open_reward_runner
 from pgax.training.batches import prompt_collator
 from pgax.training.config import RunConfig
+from pgax.training.preflight.memory import check_memory
 from pgax.training.preflight.problems import check_lengths
 from pgax.training.preflight.rewards import check_rewards, check_timeout
 from pgax.training.preflight.settings import (
@@ -52,6 +53,7 @@ def check_run(
     check_divisibility(config, mesh)
     abstract_policy(Decoder(config.model), config.lora, mesh)
     check_algorithm(config)
+    check_memory(config, mesh)
     check_lengths(config, demonstrations)
     check_reward_model_settings(config.reward_model)
     check_decays(config)
