@@ -140,15 +140,20 @@ def _program(machine: str, process: int) -> bytes:
   return program + allow
 
 
+def call_number(name: str) -> int:
+  """Returns the number of a refused system call on this machine; -1 if it is not known."""
+  machine = os.uname().machine
+  number = _REFUSED[name][_MACHINES[machine][1]] if machine in _MACHINES else None
+  return -1 if number is None else number
+
+
 def leave_keyring() -> None:
   """Joins a new session keyring, so that the keys of the caller's session are out of reach.
 
   Nothing happens where the system refuses keyrings or their number is used up.
   """
-  machine = os.uname().machine
-  if machine in _MACHINES:
-    call = _REFUSED["keyctl"][_MACHINES[machine][1]]
-    _libc.syscall(ctypes.c_long(call), ctypes.c_long(_JOIN_KEYRING), None)
+  if (number := call_number("keyctl")) >= 0:
+    _libc.syscall(ctypes.c_long(number), ctypes.c_long(_JOIN_KEYRING), None)
 
 
 def restrict_calls() -> bool:

@@ -125,7 +125,7 @@ def change_root(disk: int) -> None:
   Args:
     disk: number of bytes that can be written in `FOLDER`.
   """
-  # Any folder serves from which nothing is bound below; other processes see no change in it.
+  # Any folder serves that nothing is bound from; other processes see no change in it.
   root = "/proc"
   _mount("none", "/", None, _RECURSIVE | _PRIVATE)
   size = 2**20 + os.fstat(0).st_size

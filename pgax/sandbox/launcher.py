@@ -15,13 +15,13 @@ possible: in the main module, with the builtins that `site` adds, and ended by t
 interpreter, which waits for threads, calls what `atexit` registered and flushes.
 """
 
+# Only modules that the interpreter has loaded or that cost next to nothing: each sandbox
+# pays for them. `typing` and `signal` would double the time of a short program.
+import _signal as signal
 import marshal
 import os
-import signal
 import sys
 import types
-from collections.abc import Callable
-from typing import Any, NoReturn
 
 
 def _make_neighbors_importable() -> None:
@@ -32,7 +32,7 @@ def _make_neighbors_importable() -> None:
   sys.modules["pgax.sandbox"].__path__ = [here]
 
 
-def _server(task: dict[str, Any]) -> Callable[[], None] | None:
+def _server(task: dict) -> types.FunctionType | None:
   """Returns the task as a function; imports what it needs while files are readable.
 
   A program that reads standard input is none: it runs in the main module.
@@ -64,7 +64,7 @@ class _Source:
     return self._code
 
 
-def _new_main(code: str) -> dict[str, Any]:
+def _new_main(code: str) -> dict:
   """Replaces the main module and returns the variables of the new one."""
   for name in [name for name in sys.modules if name.partition(".")[0] == "pgax"]:
     del sys.modules[name]
@@ -88,7 +88,7 @@ def _add_builtins() -> None:
 def _refuse_processes() -> None:
   """Has Python say clearly that processes are refused, as the kernel does by a number."""
 
-  def refuse(*_: object) -> NoReturn:
+  def refuse(*_: object) -> None:
     raise PermissionError("the sandbox allows threads, but no new processes")
 
   import _posixsubprocess
@@ -116,7 +116,7 @@ def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
       os._exit(os.waitstatus_to_exitcode(status) % 256)
 
 
-def _isolate(task: dict[str, Any], fds: list[int]) -> None:
+def _isolate(task: dict, fds: list[int]) -> None:
   """Enters the sandbox; returns in a process that has no rights left."""
   from pgax.sandbox import filter as system_calls
   from pgax.sandbox import isolation
@@ -147,7 +147,7 @@ def _isolate(task: dict[str, Any], fds: list[int]) -> None:
     _refuse_processes()
 
 
-def _enter() -> tuple[dict[str, Any], Callable[[], None] | None]:
+def _enter() -> tuple[dict, types.FunctionType | None]:
   """Isolates this process; returns the task and what runs it."""
   _make_neighbors_importable()
   with os.fdopen(int(sys.argv[1]), "rb") as file:
@@ -167,7 +167,7 @@ def _enter() -> tuple[dict[str, Any], Callable[[], None] | None]:
   return task, server
 
 
-def _serve(server: Callable[[], None]) -> NoReturn:
+def _serve(server: types.FunctionType) -> None:
   """Answers until the other side ends, and exits without any cleanup."""
   status = 0
   try:
