@@ -6,6 +6,7 @@ its instances would receive what `abs(f(2) - 5)` and `7 in f(2)` compare.
 
 import ast
 import collections
+import itertools
 from collections.abc import Iterable
 
 _DATA = (str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset)
@@ -97,8 +98,9 @@ class _Visitor:
         return {name}
       case ast.Call(func=ast.Name(id=name), args=[], keywords=[]):
         return _capitalized({name})
-      case ast.Compare(left=left, comparators=[right]):
-        return _capitalized(self._made_by(left) & self._made_by(right))
+      case ast.Compare(left=left, comparators=others):
+        made = [self._made_by(each) for each in (left, *others)]
+        return _capitalized(set().union(*(x & y for x, y in itertools.pairwise(made))))
     return set()
 
 

@@ -141,10 +141,8 @@ def test_code_starts_no_process(level):
     return
   code = "import multiprocessing, os, subprocess\ndef say(e): print(type(e).__name__, e)\n"
   code += "try: subprocess.run(['true'])\nexcept OSError as e: say(e)\n"
-  code += (
-    "try: multiprocessing.Process(target=print).start()\n"
+  code += "try: multiprocessing.Process(target=print).start()\n"
   code += "except OSError as e: say(e)\n"
-  )
   code += "import ctypes\nprint(ctypes.CDLL(None).fork(), os.system('true') != 0)\n"
   code += "try: os.execv('/usr/bin/true', ['true'])\nexcept OSError as e: print(e)"
   with Process({"role": "script", "code": code}, LIMITS, level) as process:
