@@ -61,7 +61,7 @@ def remove(path: str) -> None:
   """Removes a folder; what cannot be removed stays, without an exception.
 
   Folders may be nested deeper than paths and the stack allow, and their modes may forbid
-  everything: each is made accessible, and its folders move up to the outermost one.
+  everything: one folder at a time is open, and is made accessible before.
 
   Args:
     path: the folder.
@@ -78,22 +78,34 @@ def remove(path: str) -> None:
 def _empty(top: int) -> None:
   """Removes what an open folder contains."""
   os.fchmod(top, 0o700)
-  count, names = 0, _remove_files(top)
-  while names:
-    name = names.pop()
-    with contextlib.suppress(OSError):
-      folder = _open(name, top)
-      try:
-        for inner in _remove_files(folder):
-          count += 1
-          new = f"moved {count} {os.getpid()}"  # unlike what is there, or nothing moves
-          with contextlib.suppress(OSError):
-            os.close(_open(inner, folder))
-            os.rename(inner, new, src_dir_fd=folder, dst_dir_fd=top)
-            names.append(new)
-      finally:
-        os.close(folder)
-      os.rmdir(name, dir_fd=top)
+  current = os.dup(top)
+  # For each folder from the outermost to the current one, the folders left to remove.
+  remaining, path = [_remove_files(current)], []
+  try:
+    while True:
+      if remaining[-1]:
+        name = remaining[-1].pop()
+        with contextlib.suppress(OSError):
+          inner = _open(name, current)
+          path.append((name, os.fstat(current)))
+          os.close(current)
+          current = inner
+          remaining.append([])
+          remaining[-1] += _remove_files(current)
+      elif not path:
+        return
+      else:
+        name, status = path.pop()
+        outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY, dir_fd=current)
+        os.close(current)
+        current = outer
+        if not os.path.samestat(os.fstat(current), status):
+          return  # somebody moves folders at the same time
+        remaining.pop()
+        with contextlib.suppress(OSError):
+          os.rmdir(name, dir_fd=current)
+  finally:
+    os.close(current)
 
 
 def _open(name: str, parent: int) -> int:
