@@ -49,7 +49,10 @@ def _remove_if_stale(entry: os.DirEntry) -> None:
   status = entry.stat(follow_symlinks=False)
   if status.st_uid != os.geteuid() or time.time() - status.st_mtime < _MIN_AGE:
     return
-  lock = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW)
+  try:
+    lock = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW)
+  except PermissionError:  # the code in it has changed the mode
+    lock = _open(entry.path, None)
   try:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises if the owner lives
     remove(entry.path)
@@ -67,7 +70,7 @@ def remove(path: str) -> None:
     path: the folder.
   """
   with contextlib.suppress(OSError):
-    top = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+    top = _open(path, None)
     try:
       _empty(top)
     finally:
@@ -77,7 +80,6 @@ def remove(path: str) -> None:
 
 def _empty(top: int) -> None:
   """Removes what an open folder contains."""
-  os.fchmod(top, 0o700)
   current = os.dup(top)
   # For each folder from the outermost to the current one, the folders left to remove.
   remaining, path = [_remove_files(current)], []
@@ -108,7 +110,7 @@ def _empty(top: int) -> None:
     os.close(current)
 
 
-def _open(name: str, parent: int) -> int:
+def _open(name: str, parent: int | None) -> int:
   """Opens a folder, whatever its mode; raises for a link."""
   flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY
   handle = os.open(name, flags | getattr(os, "O_PATH", 0), dir_fd=parent)

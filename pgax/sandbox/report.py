@@ -145,7 +145,7 @@ class Report:
       lines.append("limits on memory and processor time apply to each process separately")
       if self.level == "limits":
         lines.append("a process that leaves its session survives the sandbox")
-    if not self.processes:
+    if not (self.processes and self.environment):  # or writes to its memory
       lines.append(
         "code that attacks the process that judges it could stop it or forge its verdict"
       )
