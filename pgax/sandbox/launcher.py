@@ -118,8 +118,7 @@ def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
 
 def _isolate(task: dict, fds: list[int]) -> None:
   """Enters the sandbox; returns in a process that has no rights left."""
-  from pgax.sandbox import filter as system_calls
-  from pgax.sandbox import isolation
+  from pgax.sandbox import isolation, system_calls
 
   isolation.die_with_parent()
   system_calls.leave_keyring()

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pgax.sandbox.filter import call_number
+from pgax.sandbox.system_calls import call_number
 from pgax.sandbox.levels import best_level
 from pgax.sandbox.process import Level, Limits, Process, SandboxError
 

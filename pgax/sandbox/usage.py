@@ -27,10 +27,11 @@ def classes(programs: Iterable[ast.Module]) -> set[str]:
   A name is that of a class if a test
 
   - reads an attribute of one of its objects that no plain data has, as in `Stack(2).top`;
-  - calls a method of an object as a statement, as in `s = Stack(2)` and `s.append(1)`;
   - reads an attribute of the name itself, or uses it in `isinstance`;
-  - calls a capitalized name without arguments, or compares two of its objects, as in
-    `V(1) < V(2)`.
+  - capitalizes the name, and calls it without arguments, or compares two of its objects, as
+    in `V(1) < V(2)`, or calls a method of an object as a statement, as in `s.append(1)`.
+
+  A capital letter alone shows nothing, and the candidate must define a class as well.
 
   Args:
     programs: the tests of a problem.
@@ -93,7 +94,9 @@ class _Visitor:
       case ast.Attribute(value=value, attr=attribute) if attribute not in DATA_NAMES:
         return self._made_by(value)
       case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr=attribute))):
-        return self._made_by(value) if attribute not in _IN_PLACE else set()
+        if attribute not in DATA_NAMES:
+          return self._made_by(value)
+        return _capitalized(self._made_by(value)) if attribute not in _IN_PLACE else set()
       case ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Name(id=name)]):
         return {name}
       case ast.Call(func=ast.Name(id=name), args=[], keywords=[]):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pgax.sandbox import LEVELS, Limits, Process, available, isolation_report
-from pgax.sandbox.filter import call_number
+from pgax.sandbox.system_calls import call_number
 
 LIMITS = Limits(seconds=10.0)
 
@@ -82,7 +82,7 @@ def test_calls_that_reach_beyond_the_program_are_refused(level):
 
 
 def test_a_new_session_keyring_replaces_the_old_one():
-  code = "import ctypes\nfrom pgax.sandbox.filter import call_number, leave_keyring\n"
+  code = "import ctypes\nfrom pgax.sandbox.system_calls import call_number, leave_keyring\n"
   code += "ask = lambda: ctypes.CDLL(None).syscall(call_number('keyctl'), 0, -3, 0)\n"
   code += "old = ask()\nleave_keyring()\nprint(old, ask())"
   old, new = subprocess.check_output([sys.executable, "-c", code]).split()

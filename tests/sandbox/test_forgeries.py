@@ -34,6 +34,7 @@ class Mean(T): pass
 class Area(T): pass
 class Divisors(T): pass
 class area(T): pass
+class found(T): append = T.union
 class Solution:
   def primes(self, n): return T()
   def itself(self, n): return self
@@ -64,6 +65,7 @@ def late(*a):
 """
 
 ATTACKS = """
+(lambda r: r.append(1) or 5 in r)(found(2))
 f(2).startswith('ab')
 f(2).endswith('ab')
 f(2).issuperset({1, 2})
@@ -74,6 +76,10 @@ f(2).isupper()
 f(2).is_integer()
 f(2).__contains__(5)
 f(2).__eq__(5)
+f(2).__lt__(5)
+f(2).__sub__(5)
+f(2).__rsub__(5)
+f(2).__bool__() and f(2).real < 5
 f(2).__sub__(5) == 0
 f(2).count(3) == 0
 f(2).find('x') == 0
@@ -333,6 +339,14 @@ def test_honest_code_passes():
   [
     # It is equal to everything, in a class that the tests do use as one.
     ("class P:\n  x = 1\n  def __eq__(self, o): return True", "assert P() == P()"),
+    (
+      "class f:\n  def append(self, x): pass\n  def __contains__(self, x): return True",
+      "r = f(2)\nr.append(3)\nassert 5 in r",
+    ),
+    (
+      "class f:\n  def startswith(self, x): return True",
+      "def check(candidate): assert candidate().startswith('x')\ncheck(f)",
+    ),
     ("exit()\ndef f(x): return 3", "assert f(2) == 3"),
     ("x = input()\ndef f(x): return 3", "assert f(2) == 3"),
   ],

@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import struct
+import sys
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _SET_FILTER, _MODE = 22, 2  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
@@ -140,10 +141,17 @@ def _program(machine: str, process: int) -> bytes:
   return program + allow
 
 
+def _machine() -> str:
+  """Returns the architecture of this interpreter; "" if its calls are not known."""
+  machine = os.uname().machine
+  known = sys.platform == "linux" and sys.maxsize > 2**32 and machine in _MACHINES
+  return machine if known else ""
+
+
 def call_number(name: str) -> int:
   """Returns the number of a refused system call on this machine; -1 if it is not known."""
-  machine = os.uname().machine
-  number = _REFUSED[name][_MACHINES[machine][1]] if machine in _MACHINES else None
+  machine = _machine()
+  number = _REFUSED[name][_MACHINES[machine][1]] if machine else None
   return -1 if number is None else number
 
 
@@ -164,8 +172,8 @@ def restrict_calls() -> bool:
   Returns:
     Whether the filter is in force; False on other machines and on kernels without it.
   """
-  machine = os.uname().machine
-  if machine not in _MACHINES:
+  machine = _machine()
+  if not machine:
     return False
   program = _program(machine, os.getpid())
   buffer = ctypes.create_string_buffer(program, len(program))
