@@ -9,9 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from pgax.sandbox.system_calls import call_number
 from pgax.sandbox.levels import best_level
 from pgax.sandbox.process import Level, Limits, Process, SandboxError
+from pgax.sandbox.system_calls import call_number
 
 # Cheap to reach, and far below what the probe attempts.
 _LIMITS = Limits(seconds=10.0, memory=256 * 2**20, processes=8, file_size=2**16)
