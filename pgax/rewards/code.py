@@ -59,19 +59,31 @@ class Code:
 
   If the metadata has neither, the ground truth is a test.
 
+  What the completion returns must be plain data wherever a value of the test decides
+  between right and wrong. Plain data are Python's builtin types and, of the standard
+  library, those of `collections`, `datetime`, `decimal`, `fractions` and `array`. Only
+  objects that the test creates, from a class that the completion defines and the tests use
+  as a class, are exempt; see `sandbox.usage.classes`.
+
   Unsupported in tests (the test fails, or raises ValueError if this can be detected without
   what the code returns):
 
   - passing functions or objects of the test's own classes as arguments;
-  - comparing objects of the completion's classes with `==`, also as elements of sets;
-  - arithmetic, `<`, and `in` without iteration on objects that are not plain data, because
-    what the code returns must not judge itself. Supported are objects that the test itself
-    creates from a class with a capitalized name, as in `V(1) + V(2)`. Both sides of `<`
-    must be such objects, since a number would reveal the expected value;
-  - a class of the completion in `isinstance` or `except`;
+  - comparing other objects of the completion with `==`, also as elements of sets;
+  - other objects in arithmetic, in `<`, after `in` unless they can be iterated, and methods
+    of theirs that plain data has too, like `startswith`, unless they take no argument and
+    return plain data other than a truth value;
+  - comparing even exempt objects with plain data, unless their class extends its type;
+  - a class of the completion in `except`, and members of its enumerations;
   - a `with` statement in which an object of the completion suppresses or reads an
     exception;
   - reading, through another variable, a change that the code made inside an argument.
+
+  An exempt object answers for itself: if a class is equal to whatever is of its own kind,
+  `P(1) == P(2)` passes.
+
+  A program runs and ends as `python solution.py` would. It can start threads, but no
+  processes: `subprocess` and `multiprocessing` raise PermissionError.
 
   The code has Python's standard library and no network. `sandbox.isolation_report()`
   reports what it can reach on this machine. A completion that is too slow, uses too much

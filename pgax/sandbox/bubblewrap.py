@@ -31,6 +31,10 @@ def bubblewrap_command(program_folder: str, disk: int) -> list[str]:
       folders.append(f"/{name}")
   for folder in folders:
     command += ["--ro-bind", folder, folder]
-  command += ["--dev", "/dev", "--size", str(disk)]
-  command += ["--tmpfs", FOLDER, "--remount-ro", "/", "--chdir", FOLDER]
+  # No `--dev`, whose `/dev/shm` is writable without a limit.
+  command += ["--size", str(disk), "--tmpfs", "/dev"]
+  for name in ("null", "zero", "urandom"):
+    command += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+  command += ["--size", str(disk), "--tmpfs", FOLDER, "--remount-ro", "/"]
+  command += ["--cap-add", "CAP_SYS_ADMIN", "--chdir", FOLDER]  # until the code runs
   return [*command, "--"]

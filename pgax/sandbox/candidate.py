@@ -5,6 +5,8 @@ No other process trusts this one, because the tested code can modify all of it.
 
 import builtins
 import operator
+import sys
+import types
 from typing import Any
 
 from pgax.sandbox.channel import decode, encode, receive, send
@@ -18,17 +20,25 @@ _BUILTINS = {
   "contains": operator.contains,
   "delattr": delattr,
   "delitem": operator.delitem,
+  "content": lambda value: value,  # encoded as plain data if its class extends that
   "enter": lambda manager: type(manager).__enter__(manager),
   "exit": lambda manager: type(manager).__exit__(manager, None, None, None),
+  "eq": operator.eq,
   "getitem": operator.getitem,
+  "hash": hash,
+  "isinstance": isinstance,
   "iter": iter,
   "len": len,
+  "ne": operator.ne,
   "next": next,
   "repr": repr,
   "setattr": setattr,
   "setitem": operator.setitem,
   "str": str,
 }
+
+
+_NAME = "solution"
 
 
 def serve(code: str, requests: int, responses: int) -> None:
@@ -39,7 +49,9 @@ def serve(code: str, requests: int, responses: int) -> None:
     requests: file descriptor that requests are read from.
     responses: file descriptor that responses are written to.
   """
-  namespace: dict[str, Any] = {"__name__": "solution"}
+  module = types.ModuleType(_NAME)  # some of the standard library looks for it
+  sys.modules[_NAME] = sys.modules["__main__"] = module
+  namespace = vars(module)
   objects: list[Any] = []
 
   def refer(value: Any) -> int:
@@ -51,7 +63,8 @@ def serve(code: str, requests: int, responses: int) -> None:
       exec(compile(code, "<solution>", "exec"), namespace)
       return {"names": [name for name in namespace if isinstance(name, str)]}
     if request["op"] == "global":
-      return {"value": encode(namespace[request["name"]], refer)}
+      value = namespace[request["name"]]
+      return {"value": encode(value, refer), "class": isinstance(value, type)}
     target = objects[request["target"]]
     args = decode(request["args"], objects.__getitem__)
     kwargs = decode(request["kwargs"], objects.__getitem__)
@@ -64,6 +77,8 @@ def serve(code: str, requests: int, responses: int) -> None:
         result = target(*args, **kwargs)
     # The call may have modified its arguments in place.
     arguments = {"args": encode(args, refer), "kwargs": encode(kwargs, refer)}
+    if request["op"] == "create" and type(result).__module__ == _NAME:
+      return {"value": {"reference": refer(result)}} | arguments
     return {"value": encode(result, refer)} | arguments
 
   while True:

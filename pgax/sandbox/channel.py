@@ -1,8 +1,9 @@
 """Exchanges plain data between processes that do not trust each other, as JSON.
 
-Decoded values consist of builtin types only. An object of a class that the tested code
-defines arrives as a reference or not at all, so the process that judges results never calls
-methods which that code overrides, such as `__eq__`. Pickle would not guarantee this.
+Decoded values consist of builtin types and of a few of the standard library's. An object of
+a class that the tested code defines arrives as a reference or not at all, so the process
+that judges results never calls methods which that code overrides, such as `__eq__`. Pickle
+would not guarantee this.
 
 This file and the programs of the sandbox run in a bare interpreter and import only the
 standard library.
@@ -12,15 +13,16 @@ import json
 import os
 import struct
 from collections.abc import Callable
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any
+
+from pgax.sandbox.standard import decode_standard, encode_standard
 
 MAX_MESSAGE = 16 * 2**20
 _HEADER = struct.Struct("!I")
 # Not every JSON reader keeps larger integers exact, and their decimal form is slow.
 _MAX_PLAIN_INT = 2**53
 _SEQUENCES = {"tuple": tuple, "set": set, "frozenset": frozenset}
+_PLAIN = {dict, tuple, set, frozenset, bytes, bytearray, slice, range, complex}
 
 
 class ChannelError(Exception):
@@ -31,7 +33,8 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
   """Encodes a value as JSON values.
 
   Args:
-    value: any object. An instance of a subclass of a builtin is encoded as the builtin.
+    value: any object. An instance of a subclass of a builtin or standard type is encoded
+      as that type.
     refer: returns a reference number for an object that is not plain data, or raises.
 
   Returns:
@@ -52,6 +55,9 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
     return float(value)
   if isinstance(value, list):
     return each(list.__iter__(value))
+  standard = None if type(value) in _PLAIN else encode_standard(value, each)
+  if standard is not None:
+    return standard
   if isinstance(value, dict):
     return {"dict": [each(pair) for pair in dict.items(value)]}
   for name, kind in _SEQUENCES.items():
@@ -65,10 +71,6 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
     return {"range": [hex(x) for x in (value.start, value.stop, value.step)]}
   if isinstance(value, complex):
     return {"complex": [value.real, value.imag]}
-  if isinstance(value, Fraction):
-    return {"fraction": [hex(value.numerator), hex(value.denominator)]}
-  if isinstance(value, Decimal):
-    return {"decimal": str(value)}
   return {"reference": refer(value)}
 
 
@@ -80,7 +82,7 @@ def decode(value: Any, resolve: Callable[[int], Any]) -> Any:
     resolve: returns the object for a reference number.
 
   Returns:
-    A value of builtin types and of objects that `resolve` returned.
+    A value of builtin and standard types and of objects that `resolve` returned.
 
   Raises:
     ChannelError: if `encode` cannot have returned these JSON values.
@@ -114,15 +116,11 @@ def decode(value: Any, resolve: Callable[[int], Any]) -> Any:
         return range(start, stop, step)
       case "complex":
         return complex(*inner)
-      case "fraction":
-        return Fraction(*(int(x, 16) for x in inner))
-      case "decimal":
-        return Decimal(inner)
       case "reference":
         return resolve(int(inner))
-  except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+    return decode_standard(name, inner, each)
+  except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
     raise ChannelError(f"not plain data: {error}") from None
-  raise ChannelError(f"{name!r} is not a kind of plain data")
 
 
 def send(fd: int, message: Any) -> None:

@@ -8,8 +8,8 @@ interpreter.
 import ctypes
 import os
 import resource
+import stat
 import sys
-from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -29,6 +29,9 @@ _READ_ALL = 1 << 2  # CAP_DAC_READ_SEARCH
 _CAPABILITY_VERSION = 0x20080522
 # The working folder inside the sandbox. It hides any outside folder of the same name.
 FOLDER = "/pgax-sandbox"
+_MAX_FILES = 1024
+_STACK = 64 * 2**20
+_MAX_ARENAS = -8  # M_ARENA_MAX of <malloc.h>
 # A user that owns nothing. Each sandbox has its own, because process limits count by user.
 _FIRST_USER, _NOBODY = 1_900_000_000, 65534
 # Mount flags that a user namespace cannot remove, keyed by the names of `statvfs` flags.
@@ -78,10 +81,15 @@ def unshare() -> bool:
     return False
   user, group = os.geteuid(), os.getegid()
   _check(_libc.unshare(kinds | _NEW_USERS), "unshare")
-  Path("/proc/self/setgroups").write_text("deny")
-  Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-  Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+  _write("/proc/self/setgroups", "deny")
+  _write("/proc/self/uid_map", f"{user} {user} 1")
+  _write("/proc/self/gid_map", f"{group} {group} 1")
   return True
+
+
+def _write(path: str, text: str) -> None:
+  with open(path, "w") as file:
+    file.write(text)
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
@@ -97,7 +105,7 @@ def _bind(root: str, path: str) -> None:
     os.makedirs(target, exist_ok=True)
   else:
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    Path(target).touch()
+    _write(target, "")
   _mount(path, target, None, _BIND | _RECURSIVE)
   if path.startswith("/dev/"):
     return
@@ -109,17 +117,19 @@ def _bind(root: str, path: str) -> None:
   _mount("none", target, None, flags)
 
 
-def change_root(root: str, disk: int) -> None:
+def change_root(disk: int) -> None:
   """Enters a new file system with Python, system libraries and an empty folder.
 
   The working directory becomes `FOLDER`.
 
   Args:
-    root: an empty folder to mount the file system on. Other processes see no change in it.
     disk: number of bytes that can be written in `FOLDER`.
   """
+  # Any folder serves that nothing is bound from; other processes see no change in it.
+  root = "/proc"
   _mount("none", "/", None, _RECURSIVE | _PRIVATE)
-  _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, "size=1m,mode=755")
+  size = 2**20 + os.fstat(0).st_size
+  _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, f"size={size},mode=755")
   for name in ("lib", "lib64", "bin"):
     path = f"/{name}"
     if os.path.islink(path):
@@ -132,17 +142,40 @@ def change_root(root: str, disk: int) -> None:
       _bind(root, path)
   for name in ("null", "zero", "urandom"):
     _bind(root, f"/dev/{name}")
+  _copy_stdin(root)
   if python != sys.base_prefix and not os.path.exists(root + sys.base_prefix):
     os.makedirs(os.path.dirname(root + sys.base_prefix), exist_ok=True)
     os.symlink(python, root + sys.base_prefix)
   os.mkdir(root + FOLDER)
-  size = f"size={disk},nr_inodes=1024,mode=777"
-  _mount("tmpfs", root + FOLDER, "tmpfs", _NO_SUID | _NO_DEVICES, size)
+  _mount("tmpfs", root + FOLDER, "tmpfs", _NO_SUID | _NO_DEVICES, _size(disk))
   _mount("none", root, None, _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES)
   os.chdir(root)
   _check(_libc.pivot_root(b".", b"."), "pivot_root")
   _check(_libc.umount2(b".", _DETACH), "umount")
   os.chdir(FOLDER)
+
+
+def _size(disk: int) -> str:
+  return f"size={disk},nr_inodes={_MAX_FILES},mode=777"
+
+
+def finish_bubblewrap(disk: int) -> None:
+  """Does what bubblewrap cannot: limits the number of files and provides `/dev/stdin`.
+
+  Args:
+    disk: number of bytes that can be written in `FOLDER`.
+  """
+  flags = _REMOUNT | _NO_SUID | _NO_DEVICES
+  _mount("none", FOLDER, None, flags, _size(disk))
+  _copy_stdin("")
+  _mount("none", "/dev", None, flags | _READ_ONLY)
+  os.chdir(FOLDER)
+
+
+def _copy_stdin(root: str) -> None:
+  """Makes the standard input readable as a file, as `/dev/stdin` is elsewhere."""
+  with open(f"{root}/dev/stdin", "wb") as file:
+    file.write(os.pread(0, os.fstat(0).st_size, 0))
 
 
 def set_limits(
@@ -169,6 +202,13 @@ def set_limits(
     _, hard = resource.getrlimit(kind)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (value, value))
+  # Deep recursion of honest code needs a large stack, and each new heap of the C library
+  # reserves 64 MiB, which would soon use up the address space of code with many threads.
+  _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+  stack = _STACK if hard == resource.RLIM_INFINITY else min(_STACK, hard)
+  resource.setrlimit(resource.RLIMIT_STACK, (stack, hard))
+  if sys.platform == "linux" and hasattr(_libc, "mallopt"):
+    _libc.mallopt(_MAX_ARENAS, 1)
 
 
 def drop_privileges(user: int, read_all: bool = False) -> None:
@@ -203,6 +243,25 @@ def _become(user: int) -> None:
 
 def readable_by_others(path: str) -> bool:
   """Returns whether the modes of a file and of its folders let every user read it."""
-  file = Path(path).resolve()
-  reachable = all(folder.stat().st_mode & 0o001 for folder in file.parents)
-  return reachable and bool(file.stat().st_mode & 0o004)
+  path = os.path.realpath(path)
+  if not os.stat(path).st_mode & stat.S_IROTH:
+    return False
+  while path != "/":
+    path = os.path.dirname(path)
+    if not os.stat(path).st_mode & stat.S_IXOTH:
+      return False
+  return True
+
+
+def other_tasks() -> int:
+  """Returns an upper bound of the processes and threads of this user, without walking them.
+
+  The limit on their number counts all of the user's, so it must leave room for these.
+  """
+  if os.geteuid() == 0:  # becomes a user of its own
+    return 0
+  try:
+    with open("/proc/loadavg") as file:
+      return int(file.read().split()[3].partition("/")[2])
+  except (OSError, ValueError, IndexError):
+    return 0

@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 from pgax.sandbox.proxy import Candidate, UnsupportedError
+from pgax.sandbox.usage import classes
 
 
 def _names(tree: ast.AST) -> tuple[set[str], set[str]]:
@@ -67,9 +68,10 @@ def judge(tests: list[str], requests: int, responses: int, verdicts: int) -> Non
   try:
     names = candidate.exchange({"op": "load"}).get("names")
     names = set(names) if isinstance(names, list) else set()
+    tested = classes(programs)
     for program in programs:
       try:
-        _run(candidate, program, names)
+        _run(candidate, program, names, tested)
         report(passed=True)
       except Exception:
         report(passed=False)
@@ -79,13 +81,15 @@ def judge(tests: list[str], requests: int, responses: int, verdicts: int) -> Non
     report(passed=False)
 
 
-def _run(candidate: Candidate, program: ast.Module, names: set[str]) -> None:
+def _run(
+  candidate: Candidate, program: ast.Module, names: set[str], tested: set[str]
+) -> None:
   namespace: dict[str, Any] = {"__name__": "tests"}
   used, modules = _names(program)
   for name in sorted(used & names):
     response = candidate.exchange({"op": "global", "name": name})
-    # By convention, a test that uses a capitalized name creates objects of that class.
-    origin = "class" if name.lstrip("_")[:1].isupper() else "name"
+    # The tests use the name as that of a class, and the candidate says that it is one.
+    origin = "class" if name in tested and response.get("class") is True else "name"
     namespace[name] = candidate.value(response.get("value"), origin)
   for name in sorted(modules):
     namespace[name] = importlib.import_module(name)

@@ -9,15 +9,19 @@ The tested code never runs in the first process of its namespace, because all ot
 processes end with that one. The first process waits here, dies with its parent and stays in
 its process group. The tested code can undo all of this for itself, but it can neither trace
 nor signal the first process.
+
+A program that reads standard input runs as `python solution.py` would run it, as nearly as
+possible: in the main module, with the builtins that `site` adds, and ended by the
+interpreter, which waits for threads, calls what `atexit` registered and flushes.
 """
 
-import json
+# Only modules that the interpreter has loaded or that cost next to nothing: each sandbox
+# pays for them. `typing` and `signal` would double the time of a short program.
+import _signal as signal
+import marshal
 import os
-import signal
 import sys
 import types
-from collections.abc import Callable
-from typing import Any
 
 
 def _make_neighbors_importable() -> None:
@@ -28,11 +32,14 @@ def _make_neighbors_importable() -> None:
   sys.modules["pgax.sandbox"].__path__ = [here]
 
 
-def _program(task: dict[str, Any]) -> Callable[[], None]:
-  """Returns the task as a function; imports what it needs while files are readable."""
+def _server(task: dict) -> types.FunctionType | None:
+  """Returns the task as a function; imports what it needs while files are readable.
+
+  A program that reads standard input is none: it runs in the main module.
+  """
   match task["role"]:
     case "script":
-      return lambda: _run_script(task["code"])
+      return None
     case "candidate":
       from pgax.sandbox import candidate
 
@@ -47,11 +54,47 @@ def _program(task: dict[str, Any]) -> Callable[[], None]:
       return run
 
 
-def _run_script(code: str) -> None:
-  namespace = types.ModuleType("__main__")
-  sys.modules["__main__"] = namespace
-  sys.argv = ["solution.py"]
-  exec(compile(code, "<solution>", "exec"), vars(namespace))
+class _Source:
+  """A loader of the main module, so that `inspect` and tracebacks find its source."""
+
+  def __init__(self, code: str):
+    self._code = code
+
+  def get_source(self, name: str) -> str:
+    return self._code
+
+
+def _new_main(code: str) -> dict:
+  """Replaces the main module and returns the variables of the new one."""
+  for name in [name for name in sys.modules if name.partition(".")[0] == "pgax"]:
+    del sys.modules[name]
+  main = types.ModuleType("__main__")
+  main.__file__ = os.path.join(os.getcwd(), "solution.py")
+  main.__loader__, main.__builtins__ = _Source(code), sys.modules["builtins"]
+  sys.modules["__main__"] = main
+  sys.argv, sys.path[:0] = ["solution.py"], [os.getcwd()]
+  return vars(main)
+
+
+def _add_builtins() -> None:
+  """Adds the builtins that `site` would, such as `exit`, without the installed packages."""
+  import site
+
+  site.setquit()
+  site.setcopyright()
+  site.sethelper()
+
+
+def _refuse_processes() -> None:
+  """Has Python say clearly that processes are refused, as the kernel does by a number."""
+
+  def refuse(*_: object) -> None:
+    raise PermissionError("the sandbox allows threads, but no new processes")
+
+  import _posixsubprocess
+
+  os.fork = os.forkpty = os.posix_spawn = os.posix_spawnp = refuse
+  _posixsubprocess.fork_exec = refuse
 
 
 def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
@@ -73,63 +116,70 @@ def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
       os._exit(os.waitstatus_to_exitcode(status) % 256)
 
 
-def main() -> None:
-  """Isolates the process and runs its task."""
-  _make_neighbors_importable()
-  from pgax.sandbox import isolation
+def _isolate(task: dict, fds: list[int]) -> None:
+  """Enters the sandbox; returns in a process that has no rights left."""
+  from pgax.sandbox import isolation, system_calls
 
-  with os.fdopen(int(sys.argv[1])) as file:
-    task = json.load(file)
+  isolation.die_with_parent()
+  system_calls.leave_keyring()
+  limits, user, read_all = task["limits"], os.getpid(), False
+  if task["level"] == "namespaces":
+    # In a user namespace, the two waiting processes belong to the same user.
+    limits["processes"] += 2 * isolation.unshare()
+    _fork(isolation, fds)
+    isolation.change_root(limits["file_size"])
+  elif task["level"] == "bubblewrap":
+    limits["processes"] += 1
+    user = -1  # bubblewrap does not allow changing the user
+    isolation.finish_bubblewrap(limits["file_size"])
+  else:
+    os.chdir(task["folder"])
+    limits["processes"] += isolation.other_tasks()
+    if os.geteuid() == 0:
+      os.chmod(".", 0o777)
+    read_all = not isolation.readable_by_others(os.__file__)
+  _fork(isolation, fds)
+  isolation.set_limits(**limits)
+  isolation.drop_privileges(user, read_all)
+  isolation.die_with_parent()  # becoming another user clears this setting
+  if system_calls.restrict_calls():
+    _refuse_processes()
+
+
+def _enter() -> tuple[dict, types.FunctionType | None]:
+  """Isolates this process; returns the task and what runs it."""
+  _make_neighbors_importable()
+  with os.fdopen(int(sys.argv[1]), "rb") as file:
+    task = marshal.load(file)
   ready = int(sys.argv[2])
   fds = [ready, *task.get("fds", [])]
   try:
-    program = _program(task)
-    isolation.die_with_parent()
-    limits, user, read_all = task["limits"], os.getpid(), False
-    if task["level"] == "namespaces":
-      # In a user namespace, the two waiting processes belong to the same user.
-      limits["processes"] += 2 * isolation.unshare()
-      _fork(isolation, fds)
-      isolation.change_root(task["folder"], limits["file_size"])
-    elif task["level"] == "bubblewrap":
-      limits["processes"] += 1
-      user = -1  # bubblewrap does not allow changing the user
-      os.chdir(isolation.FOLDER)
-    else:
-      os.chdir(task["folder"])
-      if os.geteuid() == 0:
-        os.chmod(".", 0o777)
-      read_all = not isolation.readable_by_others(os.__file__)
-    _fork(isolation, fds)
-    isolation.set_limits(**limits)
-    isolation.drop_privileges(user, read_all)
-    isolation.die_with_parent()  # becoming another user clears this setting
+    server = _server(task)
+    _add_builtins()
+    _isolate(task, fds)
     # Failures after this byte are the fault of the tested code, which has not run yet.
     os.write(ready, b"1")
     os.close(ready)
   except BaseException as error:
     print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
     os._exit(1)
-  _finish(program)
+  return task, server
 
 
-def _finish(program: Callable[[], None]) -> None:
-  """Runs the task and exits with its status, without any cleanup."""
+def _serve(server: types.FunctionType) -> None:
+  """Answers until the other side ends, and exits without any cleanup."""
   status = 0
   try:
-    program()
-  except SystemExit as error:
-    status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    server()
   except BaseException as error:
     print(f"{type(error).__name__}: {error}"[:500], file=sys.stderr)
     status = 1
-  try:
-    sys.stdout.flush()
-    sys.stderr.flush()
-  except BaseException:
-    status = status or 1
-  os._exit(status % 256)
+  os._exit(status)
 
 
 if __name__ == "__main__":
-  main()
+  _task, _function = _enter()
+  if _function:
+    _serve(_function)
+  # Here, and not in a function, so that recursion is as deep as in a program of its own.
+  exec(compile(_task["code"], "solution.py", "exec"), _new_main(_task["code"]))

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-import json
+import marshal
 import os
 import select
 import signal
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from pgax.sandbox.bubblewrap import bubblewrap_command
+from pgax.sandbox.folder import sandbox_folder
 
 # Isolation levels, from the strongest to the weakest.
 Level = Literal["bubblewrap", "namespaces", "limits"]
@@ -29,8 +30,10 @@ class Limits:
   Attributes:
     seconds: wall time of all tests of one source together, in seconds.
     cpu_seconds: processor time of each process, in seconds.
-    memory: address space of each process, in bytes.
-    processes: number of processes and threads at a time.
+    memory: address space of each process, in bytes. It includes stacks that are reserved,
+      and programs with deep recursion often reserve 512 MiB for a thread.
+    processes: number of threads at a time, and of processes where the system cannot refuse
+      new ones. At level `limits`, a user other than root may start more threads.
     file_size: size of a file and of the printed output, in bytes. If the sandbox's folder
       is a file system of its own, also the size of all files in it together.
     open_files: number of file descriptors that each process has open at a time.
@@ -38,9 +41,9 @@ class Limits:
 
   seconds: float = 5.0
   cpu_seconds: int = 5
-  memory: int = 512 * 2**20
-  processes: int = 16
-  file_size: int = 4 * 2**20
+  memory: int = 1024 * 2**20
+  processes: int = 64
+  file_size: int = 16 * 2**20
   open_files: int = 64
 
   def __post_init__(self):
@@ -77,11 +80,11 @@ class Process:
     pass_fds: Sequence[int] = (),
   ):
     self._files = contextlib.ExitStack()
-    folder = self._files.enter_context(
-      tempfile.TemporaryDirectory(prefix="pgax-sandbox-", ignore_cleanup_errors=True)
-    )
+    # At the other levels, the folder is a file system in memory that ends with the sandbox.
+    folder = self._files.enter_context(sandbox_folder()) if level == "limits" else "/"
     settings = {"limits": limits.of_process(), "level": level, "folder": folder}
-    task_file = self._file(json.dumps(task | settings))
+    # Marshal is the fastest format that the launcher can read, and it trusts this process.
+    task_file = self._file(marshal.dumps(task | settings))
     # Files rather than pipes: the limit on file sizes applies, and nobody must drain them.
     self._stdout, self._stderr = self._file(), self._file()
     self._max_output = limits.file_size
@@ -93,7 +96,7 @@ class Process:
     try:
       self._process = subprocess.Popen(
         [*command, str(task_file.fileno()), str(ready)],
-        stdin=self._file(stdin),
+        stdin=self._file(stdin.encode("utf-8", errors="replace")),
         stdout=self._stdout,
         stderr=self._stderr,
         env={},
@@ -107,9 +110,9 @@ class Process:
     finally:
       os.close(ready)
 
-  def _file(self, text: str = "") -> IO[bytes]:
+  def _file(self, data: bytes = b"") -> IO[bytes]:
     file = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-    file.write(text.encode("utf-8", errors="replace"))
+    file.write(data)
     file.flush()
     file.seek(0)
     return file

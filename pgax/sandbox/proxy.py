@@ -1,19 +1,26 @@
 """Proxies that represent the candidate's objects in the process of the tests."""
 
 import builtins
+import collections
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from pgax.sandbox.channel import ChannelError, decode, encode, receive, send
 from pgax.sandbox.operators import BINARY, COMPARISONS, UNARY
+from pgax.sandbox.usage import DATA_NAMES
 
-# Origin of an object, which depends on the test alone and never on the candidate:
-# - "name": a global that the test names, or an attribute of an object that has an origin;
-# - "class": a global whose name is that of a class;
-# - "object": an object that the test created by calling such a class;
+# Origin of an object. The tests alone decide it, except that a
+# "class" must be one for the candidate as well:
+# - "class": a global that the tests use as a class; see `usage.classes`;
+# - "object": an object that the test created from such a class, or computed from one;
+# - "member": an attribute of the former two, or what calling a "member" returned;
+# - "name": any other global that the test names, or an attribute of it;
+# - "data": a method that plain data has too, of an object that is not an "object";
 # - "": anything else that the candidate returned.
-Origin = Literal["name", "class", "object", ""]
+Origin = Literal["class", "object", "member", "name", "data", ""]
+_TESTED = {"class", "object", "member"}
 
 
 class GoneError(BaseException):
@@ -27,12 +34,14 @@ class UnsupportedError(BaseException):
 class Proxy:
   """An object of the candidate's process.
 
-  A proxy supports calls, attributes, items, iteration, `with` and conversion to text. It
-  does not support equality, because only the candidate could decide whether two of its
-  objects are equal. Operators work only on objects that the test itself created from a
-  class, since only then are they what is tested. On an object that a function returned, as
-  in `f(2) - 5` or `5 in f(2)`, they would reveal the expected value to the candidate, which
-  could return whatever the test expects.
+  What the tested code returns must be plain data wherever a value of the test decides
+  between right and wrong: in `f(2) == 5`, `f(2) - 5 < 1`, `5 in f(2)` and
+  `f(2).startswith("a")`, an object would receive the expected value and judge itself. Only
+  objects that the test itself creates, from a class that the tests use as a class, receive
+  such values, and even these are never compared with plain data.
+
+  Any proxy supports calls, attributes, items, iteration, `with`, `len`, `bool` and
+  conversion to text, which return what the test then compares.
   """
 
   __slots__ = ("_candidate", "_number", "_origin")
@@ -43,20 +52,70 @@ class Proxy:
     object.__setattr__(self, "_origin", origin)
 
   def __call__(self, *args: Any, **kwargs: Any) -> Any:
-    origin = "object" if self._origin == "class" else ""
-    return self._candidate.ask("call", self, args, kwargs, origin=origin)
+    if self._origin == "data" and (args or kwargs):
+      raise TypeError("an object that the tested code returned is not plain data")
+    create = self._origin == "class"
+    origin = "object" if create else "member" if self._origin == "member" else ""
+    op = "create" if create else "call"
+    result = self._candidate.ask(op, self, args, kwargs, origin=origin)
+    if self._origin == "data" and (type(result) is bool or type(result) is Proxy):
+      raise TypeError("an object that the tested code returned is not plain data")
+    return result
 
   def __getattr__(self, name: str) -> Any:
     if name.startswith("__"):
       raise AttributeError(name)
-    origin = "name" if self._origin else ""
+    origin = "member" if self._origin in _TESTED else "name" if self._origin else ""
+    if name in DATA_NAMES and self._origin in ("", "member", "data"):
+      origin = "data"
     return self._candidate.ask("attribute", self, (name,), origin=origin)
 
   def __eq__(self, other: object) -> bool:
-    raise TypeError("an object of a class of the tested code can't be compared")
+    if type(other) is Proxy:
+      return self._comparable(other) and self._equals(other)
+    if other is None:
+      return False
+    content = self._candidate.ask("builtin", self, name="content")
+    if type(content) is Proxy:
+      raise TypeError("an object of a class of the tested code can't be compared with data")
+    return content == other
 
-  __ne__ = __eq__
-  __hash__ = object.__hash__
+  def __ne__(self, other: object) -> bool:
+    if type(other) is Proxy and self._comparable(other):
+      return bool(self._candidate.ask("builtin", self, (other,), name="ne"))
+    return not self == other
+
+  def __hash__(self) -> int:
+    if self._origin == "object":
+      return self._candidate.ask("builtin", self, name="hash")
+    return object.__hash__(self)
+
+  def __instancecheck__(self, instance: object) -> bool:
+    if self._origin != "class":
+      raise TypeError("isinstance needs a class that the tests use as one")
+    if type(instance) is not Proxy:
+      return False
+    return bool(self._candidate.ask("builtin", instance, (self,), name="isinstance"))
+
+  def _comparable(self, other: "Proxy") -> bool:
+    """Raises unless the test created at least one of two objects of tested classes."""
+    origins = {self._origin, other._origin}
+    if "object" not in origins or not origins <= _TESTED:
+      raise TypeError("only objects that the test created can be compared")
+    return True
+
+  def _equals(self, other: "Proxy") -> bool:
+    """Returns whether two objects are equal, and not equal to everything."""
+
+    def ask(value: Any) -> bool:
+      return bool(self._candidate.ask("builtin", self, (value,), name="eq"))
+
+    if not ask(other):
+      return False
+    try:
+      return not ask(os.urandom(16).hex())
+    except Exception:  # it only compares itself with its own kind
+      return True
 
   def __setattr__(self, name: str, value: Any) -> None:
     self._candidate.ask("builtin", self, (name, value), name="setattr")
@@ -108,12 +167,12 @@ class Proxy:
 
 def _operator(name: str) -> Callable[..., Any]:
   def method(self: Proxy, *other: Any) -> Any:
+    origins = {x._origin for x in other if type(x) is Proxy}
     # A comparison with plain data would reveal the expected value to the candidate.
-    reveals = name in COMPARISONS and type(other[0]) is not Proxy
-    if self._origin == "object" and not reveals:
+    reveals = name in COMPARISONS and not origins
+    if self._origin == "object" and origins <= _TESTED and not reveals:
       return self._candidate.ask("builtin", self, other, name=name, origin="object")
-    if other:
-      return NotImplemented
+    # Not `NotImplemented`, which would pass in `assert f(2).__lt__(5)`.
     raise TypeError(f"{name} is not supported on an object that the tested code returned")
 
   return method
@@ -157,9 +216,10 @@ class Candidate:
     raise exception
 
   def value(self, encoded: Any, origin: Origin = "") -> Any:
-    """Decodes a value; `origin` applies to the value itself and not to its elements."""
+    """Decodes a value; `origin` applies to the value itself, "member" to its elements."""
+    inner: Origin = "member" if origin == "member" else ""
     try:
-      decoded = decode(encoded, lambda number: Proxy(self, number))
+      decoded = decode(encoded, lambda number: Proxy(self, number, inner))
     except (ChannelError, RecursionError) as error:
       raise GoneError(str(error)) from None
     return Proxy(self, decoded._number, origin) if type(decoded) is Proxy else decoded
@@ -220,3 +280,6 @@ def _update(argument: Any, new: Any) -> None:
   elif isinstance(argument, (dict, set)):
     argument.clear()
     argument.update(new)
+  elif isinstance(argument, collections.deque):
+    argument.clear()
+    argument.extend(new)

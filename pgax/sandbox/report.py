@@ -11,12 +11,14 @@ from pathlib import Path
 
 from pgax.sandbox.levels import best_level
 from pgax.sandbox.process import Level, Limits, Process, SandboxError
+from pgax.sandbox.system_calls import call_number
 
 # Cheap to reach, and far below what the probe attempts.
 _LIMITS = Limits(seconds=10.0, memory=256 * 2**20, processes=8, file_size=2**16)
 _ATTEMPTS = 24
 _PROBE = """
-import json, os, socket, time
+import ctypes, json, os, socket, time
+libc = ctypes.CDLL(None)
 targets = json.loads(input())
 
 def succeeds(attempt):
@@ -69,7 +71,22 @@ def processes():
     os.waitpid(child, 0)
   return len(children) >= targets["attempts"]
 
+def child():
+  child = os.fork()
+  if not child:
+    os._exit(0)
+  os.waitpid(child, 0)
+  return True
+
+def shared_memory():
+  number = libc.shmget(0, 4096, 0o1600)  # private and new
+  return number >= 0 and libc.shmctl(number, 0, None) == 0
+
+def keys():
+  return libc.syscall(targets["keyctl"], 0, -3, 0) >= 0  # the session's
+
 attempts = [connect, read, write, environment, signal, memory, size, processes]
+attempts += [child, shared_memory, keys]
 print(json.dumps({attempt.__name__: succeeds(attempt) for attempt in attempts}))
 """
 
@@ -92,6 +109,10 @@ class Report:
     memory: whether one process could not allocate more memory than the limit.
     file_size: whether it could not write more to a file than the limit.
     process_count: whether it could not start more processes than the limit.
+    new_processes: whether it could not start any process. Then the limits on the memory and
+      the processor time of one process are limits on everything that the code does.
+    shared_memory: whether it could not create shared memory that outlives it (System V).
+    keys: whether it could not use the keys that the kernel keeps for a session or a user.
   """
 
   level: Level
@@ -103,6 +124,9 @@ class Report:
   memory: bool
   file_size: bool
   process_count: bool
+  new_processes: bool
+  shared_memory: bool
+  keys: bool
 
   def __str__(self) -> str:
     """Returns a readable summary."""
@@ -111,16 +135,20 @@ class Report:
     lines = [f"untrusted code is isolated by {self.level} on this machine"]
     lines.append(f"isolated, as tested: {', '.join(blocked) or 'nothing'}")
     lines.append(f"NOT isolated: {', '.join(allowed) or 'nothing that was tested'}")
-    lines.append(
-      "never isolated: system calls are not filtered, limits on memory and processor time "
-      "apply to each process separately, and Python and system libraries are readable"
-    )
-    if not self.processes:
+    never = "never isolated: Python and system libraries are readable"
+    if self.level == "limits":
+      never += ", and the number of files in the sandbox's folder is not limited"
+    lines.append(never)
+    if self.new_processes:
+      lines.append("code can start threads, but no processes")
+    else:
+      lines.append("limits on memory and processor time apply to each process separately")
+      if self.level == "limits":
+        lines.append("a process that leaves its session survives the sandbox")
+    if not (self.processes and self.environment):  # or writes to its memory
       lines.append(
         "code that attacks the process that judges it could stop it or forge its verdict"
       )
-    if self.level == "limits":
-      lines.append("a process that leaves its session survives the sandbox")
     return "; ".join(lines)
 
 
@@ -153,6 +181,7 @@ def isolation_report(level: Level | None = None) -> Report:
       "memory": _LIMITS.memory,
       "size": _LIMITS.file_size,
       "attempts": _ATTEMPTS,
+      "keyctl": call_number("keyctl"),
     }
     task = {"role": "script", "code": _PROBE}
     with Process(task, _LIMITS, level, stdin=json.dumps(targets)) as process:
@@ -170,4 +199,7 @@ def isolation_report(level: Level | None = None) -> Report:
     memory=not reached["memory"],
     file_size=not reached["size"],
     process_count=not reached["processes"],
+    new_processes=not reached["child"],
+    shared_memory=not reached["shared_memory"],
+    keys=not reached["keys"],
   )

@@ -210,7 +210,7 @@ def test_unavailable_isolation_levels_raise(level):
 
 def test_weak_isolation_warns(monkeypatch):
   monkeypatch.setattr("pgax.rewards.code.best_level", lambda: "limits")
-  with pytest.warns(IsolationWarning, match="isolated by limits .* NOT isolated: network"):
+  with pytest.warns(IsolationWarning, match="isolated by limits .* NOT isolated: reading"):
     assert Code()("", "def f(): return 1", "assert f() == 1")["reward"] == 1.0
   assert best_level() in LEVELS
 
