@@ -1,4 +1,4 @@
-"""Runs whose folder was damaged, or is in use: nothing is lost, nothing is written twice."""
+"""Runs whose folder is damaged or in use: nothing is lost, nothing is written twice."""
 
 import jax
 import numpy as np
