@@ -2,11 +2,11 @@
 
 import dataclasses
 import importlib.util
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from pgax.rewards.answers import clean, exact_number, extract_answer
+from pgax.rewards.equality import equal
 from pgax.types import NO_METADATA
 
 
@@ -37,7 +37,7 @@ def equivalent(gold: str, answer: str, symbolic: bool = True) -> bool:
     return numbers[0] == numbers[1]
   if all(x is not None and _terminates(x.denominator) for x in numbers):
     return False
-  return symbolic and _balanced(clean(answer)) and _verify(gold, answer)
+  return symbolic and equal(gold, answer)
 
 
 def _terminates(denominator: int) -> bool:
@@ -46,31 +46,6 @@ def _terminates(denominator: int) -> bool:
     while denominator % prime == 0:
       denominator //= prime
   return denominator == 1
-
-
-def _balanced(text: str) -> bool:
-  """Returns whether braces match, so the text cannot close the box around it."""
-  depth = 0
-  for index, character in enumerate(text):
-    if index and text[index - 1] == "\\":
-      continue
-    depth += {"{": 1, "}": -1}.get(character, 0)
-    if depth < 0:
-      return False
-  return not depth
-
-
-def _verify(gold: str, answer: str) -> bool:
-  import math_verify  # an extra, and slow to load
-
-  # It warns in every process that its time limits are off.
-  logging.getLogger("math_verify").setLevel(logging.ERROR)
-
-  def parse(text: str) -> list:
-    # In a box, the text is one LaTeX answer and is not searched for another one.
-    return math_verify.parse(f"\\boxed{{{clean(text)}}}", parsing_timeout=None)
-
-  return math_verify.verify(parse(gold), parse(answer), timeout_seconds=None)
 
 
 def require_math_verify(symbolic: bool) -> None:

@@ -1,0 +1,119 @@
+r"""Finds the mathematics in a sentence, such as `Therefore $x \geq 5$ is the solution.`
+
+A sentence that names several answers has none, and neither has one that says more of its
+number than that it is the answer: `not 5`, `5 or more`, `5 million`.
+"""
+
+import re
+
+from pgax.rewards.numbers import DECIMAL
+
+# Longer prose is reasoning, and a number in it would be the answer by chance only.
+_MAX_WORDS = 30
+_MATH = (
+  r"(?:\$\$(?:[^$])+\$\$|(?<![\\$])\$[^$\n]+\$|\\\[(?:[^\\]|\\(?![\]\[]))+\\\]"
+  r"|\\\((?:[^\\\n]|\\(?![()]))+\\\))(?:\s*(?:\\?%|percent\b))?"
+)
+# Joined by a comma or a word, several are one answer.
+_JOINT = r"[\s,;]*(?:\b(?:and|or)\b\s*)?"
+_JOINED = re.compile(rf"{_MATH}(?:{_JOINT}{_MATH})*")
+_ONE = re.compile(_MATH)
+_DELIMITERS = re.compile(r"^\s*(?:\$\$?|\\\[|\\\()|(?:\$\$?|\\\]|\\\))")
+# Names such as `$n$`, `$ABC$` or `$f(x)$`, beside which there may be an answer.
+_NAMES = re.compile(r"[^\w\\]*(?:[A-Za-z]+[^\w\\+=<>^|-]*)+")
+_ANNOUNCED = re.compile(r"\banswers?\s*(?:(?:is|are)\b|:)", re.IGNORECASE)
+_FINAL = re.compile(r"\bfinal answer\b(?:\s*(?:is|:))*(.*?)(?:I hope|$)", re.I | re.S)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z<\[])")
+_CONCLUDES = re.compile(r"^(?:therefore|thus|hence|so|answer)\b", re.IGNORECASE)
+_NUMBER = re.compile(rf"[-+]?\$?(?:\d+/\d+|{DECIMAL})(?:\s*(?:%|percent\b))?")
+# What is denied is not offered: `not 10 but 12`.
+_DENIED = re.compile(rf"(?:\bnot|n't)\s+{_NUMBER.pattern}(?:\s*,?\s*\bbut\b)?(?=\s+[^\W\d])")
+# An operator beside a number makes it an operand of something else.
+_OPERATORS = r"[-+*/^=<>!|()\[\]{}~_\u00b1\u221a\u00d7\u00f7\u00b2\u00b3\u2264\u2265\u2260]"
+_BEFORE = re.compile(rf"(?:[\w.,:]|{_OPERATORS}\s*)$")
+_AFTER = re.compile(rf"\w|[.,:]\d|\s*{_OPERATORS}")
+# Words that offer a choice, deny a number or change it.
+_CHANGING = frozenset(
+  """not no nor never neither none or either except but unless if than least most more less
+  between wrong incorrect cannot false over under above below maybe perhaps possibly any all
+  negative minus plus times hundred thousand million billion trillion dozen dozens half
+  third quarter twice double triple squared cubed square cube root infinity infinite""".split()
+)
+
+
+_SPELLED = re.compile(
+  r"\b(?:and|or)\s+(?:one|two|three|four|five|six|seven|eight|nine|ten|zero)\b", re.IGNORECASE
+)
+
+
+def conclusion(text: str) -> str:
+  """Returns the part of a reasoning that announces its answer.
+
+  Args:
+    text: text of an answer.
+
+  Returns:
+    What follows the last `final answer is`, up to `I hope it is correct`; or else the last
+    sentence that begins with `therefore` or the like; or else the entire text.
+  """
+  text = text.partition("<|im_")[0]
+  if finals := [x for x in _FINAL.findall(text) if re.search(r"[\d$\\]", x)]:
+    return finals[-1].strip()
+  sentences = _SENTENCE_END.split(text)
+  if len(sentences) > 1 and _CONCLUDES.search(sentences[-1]):
+    return sentences[-1]
+  return text
+
+
+def delimited(sentence: str) -> str | None:
+  """Finds the only mathematics between delimiters.
+
+  Args:
+    sentence: a sentence. If it says `the answer is`, what follows is searched.
+
+  Returns:
+    LaTeX without the delimiters; separated by commas if `and`, `or` or a comma joins
+    several; None if there is none, or more that is not joined.
+  """
+  text, prose = _read(sentence)
+  runs = _JOINED.findall(text)
+  if len(runs) > 1:  # `The pair $(x, y)$ is $(1, 2)$.`
+    runs = [run for run in runs if not _NAMES.fullmatch(run)]
+  if prose is None or len(runs) != 1 or re.search(r"\d", prose):
+    return None
+  return ", ".join(_DELIMITERS.sub("", part).strip() for part in _ONE.findall(runs[0]))
+
+
+def only_number(sentence: str) -> str | None:
+  """Finds the number of a sentence that has only one.
+
+  Args:
+    sentence: a sentence. If it says `the answer is`, what follows is searched.
+
+  Returns:
+    The number with its sign, currency and percent sign; None if there is another, or the
+    number is part of something else, such as `5x` or `3-5`.
+  """
+  text, prose = _read(sentence)
+  if prose is None or not all(map(_NAMES.fullmatch, _JOINED.findall(text))):
+    return None
+  match = _NUMBER.search(prose)
+  if not match:
+    return None
+  before, after = prose[: match.start()], prose[match.end() :]
+  attached = _BEFORE.search(before) or _AFTER.match(after)
+  return None if attached or re.search(r"\d", before + after) else match.group()
+
+
+def _read(sentence: str) -> tuple[str, str | None]:
+  """Returns what may hold the answer, and the prose in it; None if that says too much."""
+  announced = [x for x in _ANNOUNCED.split(sentence)[1:] if re.search(r"[\d$\\]", x)]
+  text = _DENIED.sub(" ", announced[0] if announced else sentence)
+  prose = _JOINED.sub(" ", text)
+  words = re.findall(r"[^\W\d_]+", prose.lower().replace("n't", " not "))
+  # A stray delimiter: what it encloses is not known.
+  stray = "\\" in prose or prose.count("$") > 1
+  unclear = len(announced) > 1 or len(words) > _MAX_WORDS or stray
+  if unclear or _CHANGING & set(words) or _SPELLED.search(prose):
+    return text, None
+  return text, prose
