@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from pgax.rewards.math import MARKER
 from pgax.rewards.numbers import INTEGER, ascii_minus, last_number
+from pgax.rewards.sentences import final_answer
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
@@ -73,8 +74,9 @@ def extract_answer(text: str, plain: bool = True) -> str | None:
   r"""Extracts the final answer of a text.
 
   If the text has `<answer>...</answer>`, only the last pair of tags is searched. The answer
-  is, in this order, the contents of the last `\boxed{...}`, the rest of the line after the
-  last `####`, the contents of the tags, or the last number in the text.
+  is, in this order, what follows `final answer is` after all boxes, the contents of the last
+  `\boxed{...}` and of those joined to it (see `boxed`), the rest of the line after the last
+  `####`, the contents of the tags, or the last number in the text.
 
   Args:
     text: a completion or a reference solution.
@@ -87,6 +89,8 @@ def extract_answer(text: str, plain: bool = True) -> str | None:
   if tagged is not None:
     text = tagged
   inner = boxed(text)
+  if inner is not None and (final := final_answer(text[_boxes(text)[-1].stop :])):
+    inner = final
   if inner is None and MARKER in text:
     inner = text.rpartition(MARKER)[2].partition("\n")[0]
   if inner is None:

@@ -7,6 +7,7 @@ The bounds are numbers of things, not seconds, so a result does not depend on th
 import functools
 import logging
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,9 +17,12 @@ from pgax.rewards.numbers import with_point
 from pgax.rewards.sentences import conclusion, delimited, only_number
 
 # Far beyond any answer, and within seconds.
-_MAX_CHARACTERS, _MAX_NODES, _MAX_CALLS = 4000, 1000, 6_000_000
+_MAX_CHARACTERS, _MAX_LATEX, _MAX_NODES, _MAX_CALLS = 20_000, 1000, 300, 3_000_000
 _MAX_BITS, _MAX_TERMS, _MAX_DEGREE = 2**17, 1000, 100
 # math-verify rounds to 6 decimals, so it takes all tiny numbers for equal.
+# These are evaluated as soon as they are parsed, so large ones must not be.
+_BINOMIAL = re.compile(r"binom\s*\{[^{}]*(?:\d{5}|[\\^!*])|choose")
+_BASE = re.compile(r"\d\}?\s*_")
 _MAX_RELATIVE_ERROR = 1e-3
 
 
@@ -45,6 +49,9 @@ def equal(gold: str, answer: str) -> bool:
 
 
 def _equal(gold: str, answer: str) -> bool:
+  # A question, or a number in another base, which math-verify reads as in base 10.
+  if "?" in answer or (_BASE.search(answer) and not _BASE.search(gold)):
+    return False
   golds = [_parse(text) for text in _readings(gold, numbers=False)]
   for text in _readings(answer, numbers=True):
     found = _parse(text)
@@ -66,7 +73,9 @@ def _readings(text: str, numbers: bool) -> Iterator[str | None]:
 def _parse(text: str | None) -> list:
   """Parses LaTeX; the result has a sympy object, and the text for want of one."""
   math_verify = _library()
-  if text is None or not _balanced(text):
+  if text is None or len(text) > _MAX_LATEX or not _balanced(text):
+    return []
+  if _BINOMIAL.search(text):
     return []
   # In a box, the text is one LaTeX answer, and nothing else is searched for.
   config = math_verify.LatexExtractionConfig(
@@ -75,7 +84,7 @@ def _parse(text: str | None) -> list:
   parsed = math_verify.parse(
     f"\\boxed{{{text}}}", [config], extraction_mode="first_match", parsing_timeout=None
   )
-  return [] if any(map(_is_costly, parsed)) else parsed
+  return [] if any(map(_is_unusable, parsed)) else parsed
 
 
 def _verify(gold: list, answer: list) -> bool:
@@ -139,28 +148,55 @@ def _limited(function: Callable[..., bool], *arguments: str) -> bool:
     sys.setprofile(before)
 
 
-def _is_costly(value: Any) -> bool:
-  """Returns whether evaluating a sympy object may take much time or memory."""
+def _is_unusable(value: Any) -> bool:
+  """Returns whether a sympy object is false, undefined, or may take long to evaluate."""
   import sympy
 
+  if isinstance(value, sympy.MatrixBase):
+    return len(value) > _MAX_NODES or any(map(_is_unusable, value.flat()))
   if not isinstance(value, sympy.Basic):
     return False
   nodes = list(zip(sympy.preorder_traversal(value), range(_MAX_NODES + 1), strict=False))
   if len(nodes) > _MAX_NODES:
     return True
-  return any(_is_costly_node(node) for node, _ in nodes) or _bits(value) > _MAX_BITS
+  return any(_is_unusable_node(node) for node, _ in nodes) or (
+    _bits(value) > _MAX_BITS or _is_false(value)
+  )
 
 
-def _is_costly_node(node: Any) -> bool:
+def _is_unusable_node(node: Any) -> bool:
   import sympy
 
   if isinstance(node, sympy.Sum | sympy.Product):
     lengths = [high - low for _, low, high in node.limits]
     return any(x.is_number and not abs(x) <= _MAX_TERMS for x in lengths)
-  if isinstance(node, sympy.Pow) and node.exp.is_number and not node.base.is_Atom:
+  if isinstance(node, sympy.Pow) and node.exp.is_number:
+    if node.base.is_zero:  # division by zero
+      return bool(node.exp.is_negative)
     # sympy may expand a sum, and multiplies matrices.
-    return bool(node.base.free_symbols) and not abs(node.exp) <= _MAX_DEGREE
+    sums = node.base.free_symbols and not node.base.is_Atom
+    return bool(sums) and not abs(node.exp) <= _MAX_DEGREE
   return False
+
+
+def _is_false(value: Any) -> bool:
+  """Returns whether an equation of numbers is false: `3 = 5`, which math-verify reads as 5."""
+  import sympy
+
+  equations = [x for x in sympy.preorder_traversal(value) if isinstance(x, sympy.Eq)]
+  if value.free_symbols:  # a chain such as `x = 2 + 3 = 5` is read from its ends
+    return False
+  return not all(_library().verify(*x.args, timeout_seconds=None) for x in equations)
+
+
+def _magnitude(exponent: Any, bits: float) -> float:
+  """Returns how large an exponent is, at least 1; inf if that is costly to find out."""
+  if bits > 64 or not exponent.is_number:
+    return math.inf if bits > 64 else 1.0
+  try:
+    return max(1.0, float(abs(exponent.evalf(5))))
+  except (TypeError, ValueError, OverflowError):
+    return math.inf
 
 
 def _bits(node: Any) -> float:
@@ -172,8 +208,7 @@ def _bits(node: Any) -> float:
   if isinstance(node, sympy.Rational):
     return float(max(node.p.bit_length(), node.q.bit_length()))
   if isinstance(node, sympy.Pow | sympy.exp):
-    power = inner[-1]  # bits of the exponent
-    return inner[0] * 2**power + 2**power if power < 20 else math.inf
+    return (inner[0] if len(inner) > 1 else 2) * _magnitude(node.exp, inner[-1])
   if isinstance(node, sympy.factorial | sympy.binomial | sympy.gamma):
     return largest * 2**largest if largest < 14 else math.inf
   if isinstance(node, sympy.Mul):

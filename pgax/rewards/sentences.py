@@ -22,12 +22,15 @@ _DELIMITERS = re.compile(r"^\s*(?:\$\$?|\\\[|\\\()|(?:\$\$?|\\\]|\\\))")
 # Names such as `$n$`, `$ABC$` or `$f(x)$`, beside which there may be an answer.
 _NAMES = re.compile(r"[^\w\\]*(?:[A-Za-z]+[^\w\\+=<>^|-]*)+")
 _ANNOUNCED = re.compile(r"\banswers?\s*(?:(?:is|are)\b|:)", re.IGNORECASE)
-_FINAL = re.compile(r"\bfinal answer\b(?:\s*(?:is|:))*(.*?)(?:I hope|$)", re.I | re.S)
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z<\[])")
-_CONCLUDES = re.compile(r"^(?:therefore|thus|hence|so|answer)\b", re.IGNORECASE)
+_FINAL = re.compile(r"\b(?:the )?final answer(?:\s+is\b)?\s*:?", re.IGNORECASE)
+_CONCLUDES = re.compile(r"\b(?:Therefore|Thus|Hence|So)\b")
+_ENDING = re.compile(r"<\|im_|I hope it is correct")
+_SHOWS_MATH = re.compile(r"[\d$\\]")
 _NUMBER = re.compile(rf"[-+]?\$?(?:\d+/\d+|{DECIMAL})(?:\s*(?:%|percent\b))?")
 # What is denied is not offered: `not 10 but 12`.
-_DENIED = re.compile(rf"(?:\bnot|n't)\s+{_NUMBER.pattern}(?:\s*,?\s*\bbut\b)?(?=\s+[^\W\d])")
+_DENIED = re.compile(
+  rf"(?:\bnot|n't)\s+{_NUMBER.pattern}(?:\s*,?\s*\bbut\b)?(?=\s+[^\W\d])"
+)
 # An operator beside a number makes it an operand of something else.
 _OPERATORS = r"[-+*/^=<>!|()\[\]{}~_\u00b1\u221a\u00d7\u00f7\u00b2\u00b3\u2264\u2265\u2260]"
 _BEFORE = re.compile(rf"(?:[\w.,:]|{_OPERATORS}\s*)$")
@@ -41,9 +44,25 @@ _CHANGING = frozenset(
 )
 
 
-_SPELLED = re.compile(
-  r"\b(?:and|or)\s+(?:one|two|three|four|five|six|seven|eight|nine|ten|zero)\b", re.IGNORECASE
+_SPELLED = "(?:zero|one|two|three|four|five|six|seven|eight|nine|ten)"
+_CHOICE = re.compile(
+  rf"\b(?:and|or)\s+{_SPELLED}\b|\b{_SPELLED}\s*(?:,|\band\b|\bor\b)", re.IGNORECASE
 )
+
+
+def final_answer(text: str) -> str | None:
+  """Finds what a text calls its final answer.
+
+  Args:
+    text: a completion, or the end of one.
+
+  Returns:
+    What follows `final answer is`, up to `I hope it is correct`; None if nothing does, or
+    several do.
+  """
+  _, *announced = _FINAL.split(_ENDING.split(text)[0])
+  finals = [part.strip() for part in announced if _SHOWS_MATH.search(part)]
+  return finals[0] if len(finals) == 1 else None
 
 
 def conclusion(text: str) -> str:
@@ -53,16 +72,12 @@ def conclusion(text: str) -> str:
     text: text of an answer.
 
   Returns:
-    What follows the last `final answer is`, up to `I hope it is correct`; or else the last
-    sentence that begins with `therefore` or the like; or else the entire text.
+    What follows `final answer is` (see `final_answer`); or else what follows the last `Therefore` or the like; or else the entire text.
   """
-  text = text.partition("<|im_")[0]
-  if finals := [x for x in _FINAL.findall(text) if re.search(r"[\d$\\]", x)]:
-    return finals[-1].strip()
-  sentences = _SENTENCE_END.split(text)
-  if len(sentences) > 1 and _CONCLUDES.search(sentences[-1]):
-    return sentences[-1]
-  return text
+  if final := final_answer(text):
+    return final
+  _, *concluding = _CONCLUDES.split(_ENDING.split(text)[0])
+  return concluding[-1] if concluding and _SHOWS_MATH.search(concluding[-1]) else text
 
 
 def delimited(sentence: str) -> str | None:
@@ -107,13 +122,13 @@ def only_number(sentence: str) -> str | None:
 
 def _read(sentence: str) -> tuple[str, str | None]:
   """Returns what may hold the answer, and the prose in it; None if that says too much."""
-  announced = [x for x in _ANNOUNCED.split(sentence)[1:] if re.search(r"[\d$\\]", x)]
-  text = _DENIED.sub(" ", announced[0] if announced else sentence)
+  announced = [x for x in _ANNOUNCED.split(sentence)[1:] if _SHOWS_MATH.search(x)]
+  text = _DENIED.sub(" ", announced[0] if announced else sentence).replace('\\"', '"')
   prose = _JOINED.sub(" ", text)
   words = re.findall(r"[^\W\d_]+", prose.lower().replace("n't", " not "))
   # A stray delimiter: what it encloses is not known.
   stray = "\\" in prose or prose.count("$") > 1
   unclear = len(announced) > 1 or len(words) > _MAX_WORDS or stray
-  if unclear or _CHANGING & set(words) or _SPELLED.search(prose):
+  if unclear or _CHANGING & set(words) or _CHOICE.search(prose):
     return text, None
   return text, prose
