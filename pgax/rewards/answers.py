@@ -55,8 +55,9 @@ def _boxes(text: str) -> list[slice]:
   for brace in _BRACE.finditer(text) if starts else ():
     if brace.group() == "{":
       opened.append(brace.end())
-    elif opened and (start := opened.pop()) in starts:
-      if not boxes or start > boxes[-1].start:
+    elif opened:
+      start = opened.pop()
+      if start in starts and not (boxes and start < boxes[-1].start):
         boxes.append(slice(start, brace.start()))
   return boxes
 
@@ -74,9 +75,9 @@ def extract_answer(text: str, plain: bool = True) -> str | None:
   r"""Extracts the final answer of a text.
 
   If the text has `<answer>...</answer>`, only the last pair of tags is searched. The answer
-  is, in this order, what follows `final answer is` after all boxes, the contents of the last
-  `\boxed{...}` and of those joined to it (see `boxed`), the rest of the line after the last
-  `####`, the contents of the tags, or the last number in the text.
+  is, in this order, what follows `final answer is` after all boxes, the contents of the
+  last `\boxed{...}` and of those joined to it (see `boxed`), the rest of the line after the
+  last `####`, the contents of the tags, or the last number in the text.
 
   Args:
     text: a completion or a reference solution.

@@ -18,7 +18,7 @@ from pgax.rewards.sentences import conclusion, delimited, only_number
 
 # Far beyond any answer, and within seconds.
 _MAX_CHARACTERS, _MAX_LATEX, _MAX_NODES, _MAX_CALLS = 20_000, 1000, 300, 3_000_000
-_MAX_BITS, _MAX_TERMS, _MAX_DEGREE = 2**17, 1000, 100
+_MAX_BITS, _MAX_TERMS, _MAX_EXPANDED = 2**17, 1000, 5000
 # math-verify rounds to 6 decimals, so it takes all tiny numbers for equal.
 # These are evaluated as soon as they are parsed, so large ones must not be.
 _BINOMIAL = re.compile(r"binom\s*\{[^{}]*(?:\d{5}|[\\^!*])|choose")
@@ -173,14 +173,15 @@ def _is_unusable_node(node: Any) -> bool:
   if isinstance(node, sympy.Pow) and node.exp.is_number:
     if node.base.is_zero:  # division by zero
       return bool(node.exp.is_negative)
-    # sympy may expand a sum, and multiplies matrices.
-    sums = node.base.free_symbols and not node.base.is_Atom
-    return bool(sums) and not abs(node.exp) <= _MAX_DEGREE
+    if not node.base.is_Add:
+      return False
+    terms, degree = len(node.base.args), abs(node.exp)  # sympy may expand it
+    return not degree <= _MAX_TERMS or math.comb(int(degree) + terms, terms) > _MAX_EXPANDED
   return False
 
 
 def _is_false(value: Any) -> bool:
-  """Returns whether an equation of numbers is false: `3 = 5`, which math-verify reads as 5."""
+  """Returns whether an equation is false: `3 = 5`, which math-verify reads as 5."""
   import sympy
 
   equations = [x for x in sympy.preorder_traversal(value) if isinstance(x, sympy.Eq)]

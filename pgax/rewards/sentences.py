@@ -1,4 +1,4 @@
-r"""Finds the mathematics in a sentence, such as `Therefore $x \geq 5$ is the solution.`
+r"""Finds the mathematics in a sentence: `$x \geq 5$` in `Therefore $x \geq 5$ is it`.
 
 A sentence that names several answers has none, and neither has one that says more of its
 number than that it is the answer: `not 5`, `5 or more`, `5 million`.
@@ -36,14 +36,14 @@ _OPERATORS = r"[-+*/^=<>!|()\[\]{}~_\u00b1\u221a\u00d7\u00f7\u00b2\u00b3\u2264\u
 _BEFORE = re.compile(rf"(?:[\w.,:]|{_OPERATORS}\s*)$")
 _AFTER = re.compile(rf"\w|[.,:]\d|\s*{_OPERATORS}")
 # Words that offer a choice, deny a number or change it.
-_CHANGING = frozenset(
-  """not no nor never neither none or either except but unless if than least most more less
-  between wrong incorrect cannot false over under above below maybe perhaps possibly any all
-  negative minus plus times hundred thousand million billion trillion dozen dozens half
-  third quarter twice double triple squared cubed square cube root infinity infinite""".split()
+_CHANGING = re.compile(
+  r"\b(?:"
+  r"not|no|nor|never|neither|none|or|either|except|but|unless|if|than|least|most|more|less|"
+  r"between|wrong|incorrect|cannot|false|over|under|above|below|maybe|perhaps|possibly|any|"
+  r"all|negative|minus|plus|times|hundred|thousand|million|billion|trillion|dozen|dozens|"
+  r"half|third|quarter|twice|double|triple|squared|cubed|square|cube|root|infinity|infinite"
+  r")\b"
 )
-
-
 _SPELLED = "(?:zero|one|two|three|four|five|six|seven|eight|nine|ten)"
 _CHOICE = re.compile(
   rf"\b(?:and|or)\s+{_SPELLED}\b|\b{_SPELLED}\s*(?:,|\band\b|\bor\b)", re.IGNORECASE
@@ -72,12 +72,15 @@ def conclusion(text: str) -> str:
     text: text of an answer.
 
   Returns:
-    What follows `final answer is` (see `final_answer`); or else what follows the last `Therefore` or the like; or else the entire text.
+    What follows `final answer is` (see `final_answer`); or else what follows the last
+    `Therefore` or the like, unless a short text has several; or else the entire text.
   """
   if final := final_answer(text):
     return final
-  _, *concluding = _CONCLUDES.split(_ENDING.split(text)[0])
-  return concluding[-1] if concluding and _SHOWS_MATH.search(concluding[-1]) else text
+  _, *parts = _CONCLUDES.split(_ENDING.split(text)[0])
+  concluding = [part for part in parts if _SHOWS_MATH.search(part)]
+  short = len(text.split()) <= _MAX_WORDS
+  return text if not concluding or (short and len(concluding) > 1) else concluding[-1]
 
 
 def delimited(sentence: str) -> str | None:
@@ -125,10 +128,10 @@ def _read(sentence: str) -> tuple[str, str | None]:
   announced = [x for x in _ANNOUNCED.split(sentence)[1:] if _SHOWS_MATH.search(x)]
   text = _DENIED.sub(" ", announced[0] if announced else sentence).replace('\\"', '"')
   prose = _JOINED.sub(" ", text)
-  words = re.findall(r"[^\W\d_]+", prose.lower().replace("n't", " not "))
+  prose = prose.lower().replace("n't", " not ")
   # A stray delimiter: what it encloses is not known.
   stray = "\\" in prose or prose.count("$") > 1
-  unclear = len(announced) > 1 or len(words) > _MAX_WORDS or stray
-  if unclear or _CHANGING & set(words) or _CHOICE.search(prose):
+  unclear = len(announced) > 1 or len(prose.split()) > _MAX_WORDS or stray
+  if unclear or _CHANGING.search(prose) or _CHOICE.search(prose):
     return text, None
   return text, prose
