@@ -157,7 +157,14 @@ def freeze(config: ConfigDict, with_task: bool = True) -> RunConfig:
   """
   task = {} if with_task else {"task": _NO_TASK}
   plain = config.to_dict() | task
-  return _frozen(plain, RunConfig, RENAMED_RUN, SMALL_DECODER)
+  run = _frozen(plain, RunConfig, RENAMED_RUN, SMALL_DECODER)
+  if run.model_path:
+    tokens = run.sampling.max_prompt_tokens + run.sampling.max_completion_tokens
+    try:
+      hf.check_length(Path(run.model_path), tokens)
+    except ValueError as error:
+      raise UserError(str(error)) from None
+  return run
 
 
 def freeze_preferences(config: ConfigDict) -> PreferenceConfig:

@@ -2,7 +2,6 @@
 
 import errno
 import itertools
-import runpy
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from ml_collections import ConfigDict
 from ml_collections.config_flags import config_flags
 from transformers import PreTrainedTokenizerFast
 
+from experiments.config_files import read_config_file
 from experiments.settings import describe_settings
 from pgax.data.tokenizer import byte_tokenizer, load_tokenizer
 from pgax.errors import UserError
@@ -21,7 +21,6 @@ from pgax.runs.loggers import BUILT_IN
 from pgax.training.renamed import RENAMED_PREFERENCES, RENAMED_RUN, check_names
 from pgax.training.train import DEFAULT_LOGGERS
 
-CONFIGS = Path(__file__).parent / "configs"
 # `--help` lists the flags defined here among those of the program.
 flags.disclaim_key_flags()
 _HELP = {"--help", "-help", "-h", "--h", "-?", "--helpfull", "--helpshort"}
@@ -46,8 +45,7 @@ def define_config(default: str | None) -> flags.FlagHolder:
       main = sys.modules["__main__"]
       main.__doc__ = f"{main.__doc__ or ''}\n{describe_settings(make())}"
   except UserError as error:
-    print(f"error: {error}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(_report(error))
   return config_flags.DEFINE_config_file(
     "config", default, "File whose get_config() returns the configuration."
   )
@@ -84,21 +82,29 @@ def run(main: Callable[[], int | None]) -> None:
       enable_compilation_cache()
       return main() or 0
     except UserError as error:
-      print(f"error: {error}", file=sys.stderr)
-      return 2
+      return _report(error)
     except OSError as error:
       if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
         raise
       where = error.filename or "a file of the run"
-      print(f"error: {where} can't be written: {error.strerror}", file=sys.stderr)
-      return 2
+      return _report(UserError(f"{where} can't be written: {error.strerror}"))
     except KeyboardInterrupt:
       print(
         "\nstopped; the same command continues from the last checkpoint", file=sys.stderr
       )
       return 130
 
+  try:
+    _check_given_once(sys.argv)
+  except UserError as error:
+    sys.exit(_report(error))
   app.run(guarded)
+
+
+def _report(error: UserError) -> int:
+  """Prints a message, in any locale; returns the exit status."""
+  print(f"error: {error}", file=sys.stderr)
+  return 2
 
 
 def output_file(path: str) -> Path:
@@ -125,10 +131,10 @@ def tokenizer(model_path: str) -> PreTrainedTokenizerFast:
     return byte_tokenizer()
   try:
     return load_tokenizer(Path(model_path))
-  except (OSError, ValueError) as error:
+  except Exception as error:  # transformers raises anything for a bad tokenizer.json
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
     raise UserError(
-      f"config.model.path is {model_path!r}, but its tokenizer can't be read: "
-      f"{str(error).splitlines()[0]}"
+      f"config.model.path is {model_path!r}, but its tokenizer can't be read: {what}"
     ) from None
 
 
@@ -145,22 +151,27 @@ def _check_overrides(
     if overrides:
       raise UserError(f"--{overrides[0]} needs --config=FILE")
     return None
-  if not Path(path).is_file():
-    known = ", ".join(sorted(p.name for p in CONFIGS.glob("[a-z]*.py")))
-    raise UserError(f"config file {path} does not exist; those in {CONFIGS} are: {known}")
-  try:
-    make = runpy.run_path(path).get("get_config")
-  except Exception as error:  # a file of the user's may raise anything
-    raise UserError(
-      f"config file {path} can't be loaded: {type(error).__name__}: {error}"
-    ) from None
-  if make is None:
-    raise UserError(f"config file {path} has no function get_config()")
-  if overrides:
-    config = make()
-    for name in overrides:
-      _check_override(config, name, path)
+  make = read_config_file(path)
+  config = make()
+  for name in overrides:
+    _check_override(config, name, path)
   return make
+
+
+def _check_given_once(argv: Sequence[str]) -> None:
+  """Rejects flags that are given twice, of which the last would win."""
+  values = {}
+  for argument in argv[1:]:
+    if argument == "--":
+      return
+    name, _, value = argument.partition("=")
+    name = name.lstrip("-").replace("-", "_")
+    if argument.startswith("-") and name in values:
+      raise UserError(
+        f"--{name} is given twice, as {values[name]!r} and {value!r}; give it once"
+      )
+    if argument.startswith("-"):
+      values[name] = value
 
 
 def _check_override(config: ConfigDict, name: str, path: str) -> None:

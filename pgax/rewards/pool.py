@@ -79,10 +79,12 @@ class Pool:
 
   If a worker dies, raises or exceeds the timeout, the outcome of its job says so and the
   worker is replaced. A worker may also die of what an earlier job left behind, such as a
-  thread, so a job whose worker dies is run once more if the worker had finished others: in
-  a new worker, whose death is then the job's own doing. The pool kills workers by SIGKILL and sets no alarm. Therefore it
-  works from any thread, and it stops code that never returns to the interpreter. Processes
-  that a reward function starts die with its worker unless they leave its session.
+  thread. Therefore a job whose worker dies runs once more, in a new worker, unless its
+  worker was new: then the job itself is the reason.
+
+  The pool kills workers by SIGKILL and sets no alarm. Therefore it works from any thread,
+  and it stops code that never returns to the interpreter. Processes that a reward function
+  starts die with its worker unless they leave its session.
 
   Use the pool in a `with` statement, or call `close`.
 

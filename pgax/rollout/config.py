@@ -5,7 +5,6 @@ import math
 
 from pgax.errors import check_at_least
 
-
 _LEAST_MEMORY = 2**28  # a worker has imported libraries
 
 
