@@ -53,18 +53,13 @@ def _guarded(function: Callable, path: str) -> object:
   except SyntaxError as error:
     where = f"config file {path}"
     if error.filename not in (None, path):
-      where += f" imports {error.filename}, which"
-    where += (
-      f" has a syntax error in line {error.lineno}" if error.lineno else " is no text"
-    )
+      where += f" imports {error.filename}"
+    where += f":{error.lineno}" if error.lineno else ""
     text = f": {error.text.strip()}" if error.text else ""
-    raise UserError(f"{where}, {error.msg}{text}") from None
+    raise UserError(f"{where} has a syntax error, {error.msg}{text}") from None
   except BaseException as error:  # a file of the user's may raise anything, or exit
-    lines = [
-      frame.lineno
-      for frame in traceback.extract_tb(error.__traceback__)
-      if frame.filename == path
-    ]
-    where = f"config file {path}" + f":{lines[-1]}" * bool(lines)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == path]
+    where = f"config file {path}" + (f":{lines[-1]}" if lines else "")
     what = " ".join(str(error).split())  # on one line
     raise UserError(f"{where}: {type(error).__name__}: {what}") from None

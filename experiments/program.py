@@ -95,7 +95,7 @@ def run(main: Callable[[], int | None]) -> None:
       return 130
 
   try:
-    _check_given_once(sys.argv)
+    _check_arguments(sys.argv)
   except UserError as error:
     sys.exit(_report(error))
   app.run(guarded)
@@ -158,9 +158,15 @@ def _check_overrides(
   return make
 
 
-def _check_given_once(argv: Sequence[str]) -> None:
-  """Rejects flags that are given twice, of which the last would win."""
+def _check_arguments(argv: Sequence[str]) -> None:
+  """Rejects flags that are given twice, of which the last would win, and bad text."""
   values = {}
+  for argument in argv[1:]:
+    if not argument.isprintable() and any("\ud800" <= x <= "\udfff" for x in argument):
+      raise UserError(
+        f"argument {argument!a} is not text in the encoding of this locale, "
+        f"{sys.getfilesystemencoding()}; set PYTHONUTF8=1, or LC_ALL to one with UTF-8"
+      )
   for argument in argv[1:]:
     if argument == "--":
       return
