@@ -78,7 +78,10 @@ def run(main: Callable[[], int | None]) -> None:
         raise UserError(
           f"unexpected argument {argv[1]!r}; settings are given as --name=value"
         )
-      logging.set_verbosity(logging.ERROR)
+      # Libraries log tracebacks of what they raise as well, which is reported below.
+      logging.set_verbosity(logging.FATAL)
+      sys.excepthook = _print_exception
+      sys.unraisablehook = lambda x: _print_exception(x.exc_type, x.exc_value, x.exc_traceback)
       enable_compilation_cache()
       return main() or 0
     except UserError as error:
@@ -99,6 +102,16 @@ def run(main: Callable[[], int | None]) -> None:
   except UserError as error:
     sys.exit(_report(error))
   app.run(guarded)
+
+
+def _print_exception(kind: type, error: BaseException, trace: object) -> None:
+  """Prints an uncaught exception, except for what follows from another one.
+
+  If a checkpoint can't be written, tensorstore's threads call back into an event loop that
+  is closed by then, once for each array.
+  """
+  if not (kind is RuntimeError and str(error) == "Event loop is closed"):
+    sys.__excepthook__(kind, error, trace)
 
 
 def _report(error: UserError) -> int:
