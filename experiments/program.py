@@ -21,6 +21,7 @@ from pgax.runs.loggers import BUILT_IN
 from pgax.training.renamed import RENAMED_PREFERENCES, RENAMED_RUN, check_names
 from pgax.training.train import DEFAULT_LOGGERS
 
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG)
 # `--help` lists the flags defined here among those of the program.
 flags.disclaim_key_flags()
 _HELP = {"--help", "-help", "-h", "--h", "-?", "--helpfull", "--helpshort"}
@@ -80,14 +81,13 @@ def run(main: Callable[[], int | None]) -> None:
         )
       # Libraries log tracebacks of what they raise as well, which is reported below.
       logging.set_verbosity(logging.FATAL)
-      sys.excepthook = _print_exception
-      sys.unraisablehook = lambda x: _print_exception(x.exc_type, x.exc_value, x.exc_traceback)
+      sys.unraisablehook = _print_unraisable
       enable_compilation_cache()
       return main() or 0
     except UserError as error:
       return _report(error)
     except OSError as error:
-      if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+      if error.errno not in _UNWRITABLE:
         raise
       where = error.filename or "a file of the run"
       return _report(UserError(f"{where} can't be written: {error.strerror}"))
@@ -101,20 +101,23 @@ def run(main: Callable[[], int | None]) -> None:
     _check_arguments(sys.argv)
   except UserError as error:
     sys.exit(_report(error))
-  app.run(guarded)
+  try:
+    app.run(guarded)
+  except flags.Error as error:  # such as a --flagfile that does not exist
+    sys.exit(_report(error))
 
 
-def _print_exception(kind: type, error: BaseException, trace: object) -> None:
-  """Prints an uncaught exception, except for what follows from another one.
+def _print_unraisable(error: "sys.UnraisableHookArgs") -> None:
+  """Prints an exception that could not be raised, unless it follows from one that was.
 
   If a checkpoint can't be written, tensorstore's threads call back into an event loop that
   is closed by then, once for each array.
   """
-  if not (kind is RuntimeError and str(error) == "Event loop is closed"):
-    sys.__excepthook__(kind, error, trace)
+  if str(error.exc_value) != "Event loop is closed":
+    sys.__unraisablehook__(error)
 
 
-def _report(error: UserError) -> int:
+def _report(error: Exception) -> int:
   """Prints a message, in any locale; returns the exit status."""
   print(f"error: {error}", file=sys.stderr)
   return 2

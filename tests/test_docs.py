@@ -18,8 +18,7 @@ from pgax.algorithms.parts import surrogates as surrogate_parts
 from pgax.algorithms.presets import group
 from pgax.ops.surrogates import token
 from pgax.runs.json_lines import read_lines
-from tests.experiments.small import last_of_each
-from tests.forked import open_programs
+from tests.forked import last_of_each, open_programs
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

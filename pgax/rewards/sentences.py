@@ -28,9 +28,7 @@ _ENDING = re.compile(r"<\|im_|I hope it is correct")
 _SHOWS_MATH = re.compile(r"[\d$\\]")
 _NUMBER = re.compile(rf"[-+]?\$?(?:\d+/\d+|{DECIMAL})(?:\s*(?:%|percent\b))?")
 # What is denied is not offered: `not 10 but 12`.
-_DENIED = re.compile(
-  rf"(?:\bnot|n't)\s+{_NUMBER.pattern}(?:\s*,?\s*\bbut\b)?(?=\s)"
-)
+_DENIED = re.compile(rf"(?:\bnot|n't)\s+{_NUMBER.pattern}(?:\s*,?\s*\bbut\b)?(?=\s)")
 # An operator beside a number makes it an operand of something else.
 _OPERATORS = r"[-+*/^=<>!|()\[\]{}~_\u00b1\u221a\u00d7\u00f7\u00b2\u00b3\u2264\u2265\u2260]"
 _BEFORE = re.compile(rf"(?:[\w.,:]|{_OPERATORS}\s*)$")

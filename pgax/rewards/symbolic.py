@@ -18,7 +18,10 @@ def equivalent(gold: str, answer: str, symbolic: bool = True) -> bool:
   kind of the right answer decides how an equation or an inequality is read.
 
   math-verify's own time limits are off, because `signal.alarm` works on the main thread
-  only. The timeout of the pool (`rewards.pool`) limits its time.
+  only. `rewards.equality` limits its steps instead, in any thread.
+
+  An answer may be a sentence with one answer in it. One that offers several is wrong, even
+  if the right one is among them, unless all of them together are the right answer.
 
   Args:
     gold: the right answer.
@@ -73,8 +76,8 @@ class Math:
   Attributes:
     plain: whether the last number of a completion without a marked answer is its answer.
     symbolic: whether math-verify compares answers that differ as text and as numbers; needs
-      the extra `math`. math-verify may compute for hours on text such as `10^{10^{10}}`;
-      only the timeout of a pool (`scoring.workers`) ends that.
+      the extra `math`. Answers that take too many steps to compare, such as
+      `10^{10^{10}}`, are wrong.
   """
 
   plain: bool = True

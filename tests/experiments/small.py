@@ -16,8 +16,3 @@ SMALL = [
   "--config.evaluation.problems=8",
   "--config.checkpoints.every=4",
 ]
-
-
-def last_of_each(*arguments):
-  """Arguments of a command; of those of the same flag, the last one."""
-  return list({argument.partition("=")[0]: argument for argument in arguments}.values())

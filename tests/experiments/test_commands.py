@@ -11,7 +11,8 @@ import pytest
 from experiments.config_files import read_config_file
 from pgax.errors import UserError
 from pgax.runs.json_lines import read_lines
-from tests.experiments.small import SMALL, last_of_each
+from tests.experiments.small import SMALL
+from tests.forked import last_of_each
 
 
 @pytest.mark.parametrize(

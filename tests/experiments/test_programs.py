@@ -26,7 +26,8 @@ from pgax.tasks import addition
 from pgax.training import Progress, SupervisedConfig
 from pgax.training.policy import load_policy
 from tests import tiny
-from tests.experiments.small import SMALL, last_of_each
+from tests.experiments.small import SMALL
+from tests.forked import last_of_each
 
 ROOT = Path(__file__).parents[2]
 
