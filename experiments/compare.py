@@ -15,6 +15,7 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from experiments import program
+from experiments.config_files import CONFIGS
 from experiments.configuration import freeze
 from experiments.saved_config import to_json
 from pgax.algorithms import presets
@@ -67,7 +68,7 @@ def _seeds(name: str) -> list[int]:
 
 def read_preset_config(name: str) -> ConfigDict:
   """Reads the config of a preset from its file."""
-  return runpy.run_path(str(program.CONFIGS / f"{name}.py"))["get_config"]()
+  return runpy.run_path(str(CONFIGS / f"{name}.py"))["get_config"]()
 
 
 def compare(

@@ -2,9 +2,9 @@
 
 import errno
 import itertools
-import runpy
 import sys
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from ml_collections.config_flags import config_flags
 from transformers import PreTrainedTokenizerFast
 
+from experiments.config_files import read_config_file
 from experiments.settings import describe_settings
 from pgax.data.tokenizer import byte_tokenizer, load_tokenizer
 from pgax.errors import UserError
@@ -21,7 +22,7 @@ from pgax.runs.loggers import BUILT_IN
 from pgax.training.renamed import RENAMED_PREFERENCES, RENAMED_RUN, check_names
 from pgax.training.train import DEFAULT_LOGGERS
 
-CONFIGS = Path(__file__).parent / "configs"
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG)
 # `--help` lists the flags defined here among those of the program.
 flags.disclaim_key_flags()
 _HELP = {"--help", "-help", "-h", "--h", "-?", "--helpfull", "--helpshort"}
@@ -46,8 +47,7 @@ def define_config(default: str | None) -> flags.FlagHolder:
       main = sys.modules["__main__"]
       main.__doc__ = f"{main.__doc__ or ''}\n{describe_settings(make())}"
   except UserError as error:
-    print(f"error: {error}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(_report(error))
   return config_flags.DEFINE_config_file(
     "config", default, "File whose get_config() returns the configuration."
   )
@@ -80,25 +80,54 @@ def run(main: Callable[[], int | None]) -> None:
         raise UserError(
           f"unexpected argument {argv[1]!r}; settings are given as --name=value"
         )
-      logging.set_verbosity(logging.ERROR)
+      # Libraries log tracebacks of what they raise as well, which is reported below.
+      logging.set_verbosity(logging.FATAL)
+      warnings.formatwarning = _format_warning
+      sys.unraisablehook = _print_unraisable
       enable_compilation_cache()
       return main() or 0
     except UserError as error:
-      print(f"error: {error}", file=sys.stderr)
-      return 2
+      return _report(error)
     except OSError as error:
-      if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+      if error.errno not in _UNWRITABLE:
         raise
       where = error.filename or "a file of the run"
-      print(f"error: {where} can't be written: {error.strerror}", file=sys.stderr)
-      return 2
+      return _report(UserError(f"{where} can't be written: {error.strerror}"))
     except KeyboardInterrupt:
       print(
         "\nstopped; the same command continues from the last checkpoint", file=sys.stderr
       )
       return 130
 
-  app.run(guarded)
+  try:
+    _check_arguments(sys.argv)
+  except UserError as error:
+    sys.exit(_report(error))
+  try:
+    app.run(guarded)
+  except flags.Error as error:  # such as a --flagfile that does not exist
+    sys.exit(_report(error))
+
+
+def _format_warning(message: Warning | str, *_: object, **__: object) -> str:
+  """Formats a warning without the line of code that it comes from."""
+  return f"warning: {message}\n"
+
+
+def _print_unraisable(error: "sys.UnraisableHookArgs") -> None:
+  """Prints an exception that could not be raised, unless it follows from one that was.
+
+  If a checkpoint can't be written, tensorstore's threads call back into an event loop that
+  is closed by then, once for each array.
+  """
+  if str(error.exc_value) != "Event loop is closed":
+    sys.__unraisablehook__(error)
+
+
+def _report(error: Exception) -> int:
+  """Prints a message, in any locale; returns the exit status."""
+  print(f"error: {error}", file=sys.stderr)
+  return 2
 
 
 def output_file(path: str) -> Path:
@@ -125,10 +154,10 @@ def tokenizer(model_path: str) -> PreTrainedTokenizerFast:
     return byte_tokenizer()
   try:
     return load_tokenizer(Path(model_path))
-  except (OSError, ValueError) as error:
+  except Exception as error:  # transformers raises anything for a bad tokenizer.json
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
     raise UserError(
-      f"config.model.path is {model_path!r}, but its tokenizer can't be read: "
-      f"{str(error).splitlines()[0]}"
+      f"config.model.path is {model_path!r}, but its tokenizer can't be read: {what}"
     ) from None
 
 
@@ -145,22 +174,33 @@ def _check_overrides(
     if overrides:
       raise UserError(f"--{overrides[0]} needs --config=FILE")
     return None
-  if not Path(path).is_file():
-    known = ", ".join(sorted(p.name for p in CONFIGS.glob("[a-z]*.py")))
-    raise UserError(f"config file {path} does not exist; those in {CONFIGS} are: {known}")
-  try:
-    make = runpy.run_path(path).get("get_config")
-  except Exception as error:  # a file of the user's may raise anything
-    raise UserError(
-      f"config file {path} can't be loaded: {type(error).__name__}: {error}"
-    ) from None
-  if make is None:
-    raise UserError(f"config file {path} has no function get_config()")
-  if overrides:
-    config = make()
-    for name in overrides:
-      _check_override(config, name, path)
+  make = read_config_file(path)
+  config = make()
+  for name in overrides:
+    _check_override(config, name, path)
   return make
+
+
+def _check_arguments(argv: Sequence[str]) -> None:
+  """Rejects flags that are given twice, of which the last would win, and bad text."""
+  values = {}
+  for argument in argv[1:]:
+    if not argument.isprintable() and any("\ud800" <= x <= "\udfff" for x in argument):
+      raise UserError(
+        f"argument {argument!a} is not text in the encoding of this locale, "
+        f"{sys.getfilesystemencoding()}; set PYTHONUTF8=1, or LC_ALL to one with UTF-8"
+      )
+  for argument in argv[1:]:
+    if argument == "--":
+      return
+    name, _, value = argument.partition("=")
+    name = name.lstrip("-").replace("-", "_")
+    if argument.startswith("-") and name in values:
+      raise UserError(
+        f"--{name} is given twice, as {values[name]!r} and {value!r}; give it once"
+      )
+    if argument.startswith("-"):
+      values[name] = value
 
 
 def _check_override(config: ConfigDict, name: str, path: str) -> None:

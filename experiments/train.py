@@ -11,6 +11,7 @@ from absl import flags
 
 from experiments import program
 from experiments.checkpoint import in_words
+from experiments.config_files import CONFIGS
 from experiments.configuration import freeze
 from experiments.saved_config import to_json
 from pgax.models import lora
@@ -19,7 +20,7 @@ from pgax.runs.loggers import read_metrics, read_samples
 from pgax.training import RunConfig, train
 from pgax.training.policy import export_policy
 
-_CONFIG = program.define_config(str(program.CONFIGS / "grpo.py"))
+_CONFIG = program.define_config(str(CONFIGS / "grpo.py"))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _LOGGERS = program.define_loggers()
 _SHOWN = 4

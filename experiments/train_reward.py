@@ -13,11 +13,12 @@ from pathlib import Path
 from absl import flags
 
 from experiments import program
+from experiments.config_files import CONFIGS
 from experiments.configuration import freeze_preferences
 from experiments.saved_config import to_json
 from pgax.training import train_on_preferences
 
-_CONFIG = program.define_config(str(program.CONFIGS / "_preferences.py"))
+_CONFIG = program.define_config(str(CONFIGS / "_preferences.py"))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _LOGGERS = program.define_loggers()
 

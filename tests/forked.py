@@ -88,3 +88,8 @@ def _serve() -> None:
 
 if __name__ == "__main__":
   _serve()
+
+
+def last_of_each(*arguments):
+  """Arguments of a command; of those of the same flag, the last one."""
+  return list({argument.partition("=")[0]: argument for argument in arguments}.values())

@@ -18,7 +18,7 @@ from pgax.algorithms.parts import surrogates as surrogate_parts
 from pgax.algorithms.presets import group
 from pgax.ops.surrogates import token
 from pgax.runs.json_lines import read_lines
-from tests.forked import open_programs
+from tests.forked import last_of_each, open_programs
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -95,7 +95,8 @@ def test_a_custom_run(call, tmp_path, name, config, changes):
   given = [x for x in command(ROOT / name, "train") if "workdir" not in x]
   given = [x.replace(config, f"{tmp_path}/{config}") for x in given]
   workdir = f"--workdir={tmp_path}/run"
-  done = call("train", workdir, *given, *SMALL, *changes, path=tmp_path)
+  arguments = last_of_each(workdir, *given, *SMALL, *changes)
+  done = call("train", *arguments, path=tmp_path)
   assert done.returncode == 0, done.stderr[-2000:]
   (row,) = read_lines(tmp_path / "run" / "metrics.jsonl")[1:]
   assert np.isfinite(row["loss"])

@@ -5,9 +5,16 @@ from fractions import Fraction
 
 from pgax.rewards.math import MARKER
 from pgax.rewards.numbers import INTEGER, ascii_minus, last_number
+from pgax.rewards.sentences import final_answer
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+# Between two boxes: LaTeX that shows nothing, and a name before the second, as in `a = `.
+_INVISIBLE = re.compile(r"\\(?:text|quad|qquad|[ ,;:!()\[\]])|[\s${}&]")
+_BEGINNING = re.compile(r"(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?\\(?:boxed|fbox)\s*\{\Z")
+# What joins the boxes, perhaps after a few words: `\boxed{1} papers and \boxed{2} bins`.
+_JOINT = re.compile(r"(?:[a-z() ]*(?:\b(?:and|or)|[,;]))?")
+_MAX_JOINT = 80
 _BRACE = re.compile(r"(?<!\\)[{}]")
 # The exponent is bounded, because ten to its power is computed exactly.
 _NUMBER = re.compile(rf"([-+]?)({INTEGER}|)(\.\d*)?(?:[eE]([-+]?0*\d{{1,3}}))?(?:/(\d+))?")
@@ -19,15 +26,40 @@ _MAX_DIGITS = 4000
 
 
 def boxed(text: str) -> str | None:
-  r"""Returns the contents of the last closed `\boxed{...}` or `\fbox{...}`, or None."""
-  boxes = {match.end() for match in _BOX.finditer(text)}
-  opened, last = [], slice(0, 0)
-  for brace in _BRACE.finditer(text) if boxes else ():
+  r"""Returns the contents of the last closed `\boxed{...}` or `\fbox{...}`, or None.
+
+  Boxes that `and`, `or` or a comma joins to it are part of the answer, whose contents are
+  then separated by commas: `\boxed{1} and \boxed{2}` is `1, 2`.
+  """
+  boxes = _boxes(text)
+  if not boxes:
+    return None
+  first = len(boxes) - 1
+  while first and _are_joined(text[boxes[first - 1].stop + 1 : boxes[first].start]):
+    first -= 1
+  return ", ".join(text[box] for box in boxes[first:])
+
+
+def _are_joined(between: str) -> bool:
+  """Returns whether text between two boxes, up to the brace of the second, joins them."""
+  if len(between) > _MAX_JOINT:
+    return False
+  visible = _INVISIBLE.sub(" ", _BEGINNING.sub("", between)).strip()
+  return _JOINT.fullmatch(visible) is not None
+
+
+def _boxes(text: str) -> list[slice]:
+  """Finds the contents of closed boxes, in order; of nested boxes, the inner ones."""
+  starts = {match.end() for match in _BOX.finditer(text)}
+  opened, boxes = [], []
+  for brace in _BRACE.finditer(text) if starts else ():
     if brace.group() == "{":
       opened.append(brace.end())
-    elif opened and (start := opened.pop()) in boxes and start > last.start:
-      last = slice(start, brace.start())
-  return text[last] if last.start else None
+    elif opened:
+      start = opened.pop()
+      if start in starts and not (boxes and start < boxes[-1].start):
+        boxes.append(slice(start, brace.start()))
+  return boxes
 
 
 def _tagged(text: str) -> str | None:
@@ -43,7 +75,8 @@ def extract_answer(text: str, plain: bool = True) -> str | None:
   r"""Extracts the final answer of a text.
 
   If the text has `<answer>...</answer>`, only the last pair of tags is searched. The answer
-  is, in this order, the contents of the last `\boxed{...}`, the rest of the line after the
+  is, in this order, what follows `final answer is` after all boxes, the contents of the
+  last `\boxed{...}` and of those joined to it (see `boxed`), the rest of the line after the
   last `####`, the contents of the tags, or the last number in the text.
 
   Args:
@@ -57,6 +90,8 @@ def extract_answer(text: str, plain: bool = True) -> str | None:
   if tagged is not None:
     text = tagged
   inner = boxed(text)
+  if inner is not None and (final := final_answer(text[_boxes(text)[-1].stop :])):
+    inner = final
   if inner is None and MARKER in text:
     inner = text.rpartition(MARKER)[2].partition("\n")[0]
   if inner is None:

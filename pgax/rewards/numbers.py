@@ -3,7 +3,11 @@
 import re
 
 # Commas separate groups of three digits; otherwise they separate numbers: `1,2` is not 12.
-INTEGER = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+# None begins with zero: `0,111` is a decimal number.
+INTEGER = r"(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)"
+# A number with a decimal point, or with a decimal comma that separates no thousands.
+DECIMAL = r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+"
+_COMMA = re.compile(r"([-+]?)(\d{1,3}(?:\.\d{3})+|\d+),(\d+)")
 
 # A number in running text. The atomic group (`(?>`) matches a number with everything that
 # is attached to it, so no part of `3.5x`, `1,2`, `3-5`, `14:30` or `10^6` is a number. The
@@ -19,6 +23,23 @@ _PATTERNS = {units: re.compile(_RUNNING + r"(?![\w/])" * (not units)) for units 
 def ascii_minus(text: str) -> str:
   """Replaces minus signs, and en dashes used as such, by ASCII hyphens."""
   return text.replace("\N{MINUS SIGN}", "-").replace("\N{EN DASH}", "-")
+
+
+def with_point(text: str) -> str | None:
+  """Rewrites a number that has a decimal comma.
+
+  Args:
+    text: text of an answer.
+
+  Returns:
+    The number with a decimal point; None if the text is none with a decimal comma, such as
+    `1,234`, whose comma separates thousands.
+  """
+  match = _COMMA.fullmatch(text)
+  if not match or re.fullmatch(INTEGER, text.lstrip("+-")):
+    return None
+  sign, whole, decimals = match.groups()
+  return f"{sign}{whole.replace('.', '')}.{decimals}"
 
 
 def last_number(text: str, units: bool = False) -> str | None:

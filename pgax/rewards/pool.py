@@ -78,9 +78,13 @@ class Pool:
   """Scores jobs in worker processes, so that a failing job does not affect the others.
 
   If a worker dies, raises or exceeds the timeout, the outcome of its job says so and the
-  worker is replaced. The pool kills workers by SIGKILL and sets no alarm. Therefore it
-  works from any thread, and it stops code that never returns to the interpreter. Processes
-  that a reward function starts die with its worker unless they leave its session.
+  worker is replaced. A worker may also die of what an earlier job left behind, such as a
+  thread. Therefore a job whose worker dies runs once more, in a new worker, unless its
+  worker was new: then the job itself is the reason.
+
+  The pool kills workers by SIGKILL and sets no alarm. Therefore it works from any thread,
+  and it stops code that never returns to the interpreter. Processes that a reward function
+  starts die with its worker unless they leave its session.
 
   Use the pool in a `with` statement, or call `close`.
 
@@ -88,24 +92,28 @@ class Pool:
     function: reward function, which must be importable by name from a module.
     workers: number of worker processes.
     timeout_seconds: time limit of each job, in seconds.
+    memory: memory limit of each worker, in bytes; 0 for none. A job that exceeds it ends in
+      a MemoryError, or with its worker.
 
   Raises:
     ValueError: if an argument is out of range, or the workers cannot load the function.
   """
 
-  def __init__(self, function: RewardFn, workers: int, timeout_seconds: float):
+  def __init__(
+    self, function: RewardFn, workers: int, timeout_seconds: float, memory: int = 0
+  ):
     if workers < 1:
       raise ValueError(f"workers is {workers}; a pool needs at least 1")
     if not 0 < timeout_seconds < math.inf:
       raise ValueError(
         f"timeout_seconds is {timeout_seconds}; it must be positive and finite"
       )
-    self.timeout_seconds = timeout_seconds
+    self.timeout_seconds, self._memory = timeout_seconds, memory
     self._lock = threading.RLock()  # calls of several threads take turns
     self._server, self._control = start_server(function)
     self._workers: list[Worker] = []
     try:
-      self._workers += [Worker(self._control) for _ in range(workers)]
+      self._workers += [Worker(self._control, memory) for _ in range(workers)]
     except BaseException:
       self.close()
       raise
@@ -155,11 +163,17 @@ class Pool:
         outcome = self._poll(worker)
         if outcome is None:
           continue
-        outcomes[worker.job] = outcome
+        index, was_fresh = worker.job, worker.is_fresh
         busy.remove(worker)
         if outcome.reason in ("crash", "timeout"):
           worker = self._replace(worker)
-        idle.append(worker)
+        if outcome.reason == "crash" and not was_fresh:
+          busy.append(worker)
+          message = pickle_job(*jobs[index])
+          worker.start(index, message, time.monotonic() + self.timeout_seconds)
+        else:
+          outcomes[index] = outcome
+          idle.append(worker)
     return outcomes
 
   def _poll(self, worker: Worker) -> Outcome | None:
@@ -179,7 +193,7 @@ class Pool:
   def _replace(self, worker: Worker) -> Worker:
     worker.kill()
     position = self._workers.index(worker)
-    self._workers[position] = Worker(self._control)
+    self._workers[position] = Worker(self._control, self._memory)
     return self._workers[position]
 
   def close(self) -> None:

@@ -82,16 +82,17 @@ class Worker:
 
   Args:
     control: socket to the server.
+    memory: memory limit in bytes; 0 for none.
 
   Raises:
     RuntimeError: if the server has died.
   """
 
-  def __init__(self, control: socket.socket):
+  def __init__(self, control: socket.socket, memory: int):
     ours, theirs = socket.socketpair()
     try:
       with theirs:
-        socket.send_fds(control, [REQUEST.pack(FORK, 0)], [theirs.fileno()])
+        socket.send_fds(control, [REQUEST.pack(FORK, memory)], [theirs.fileno()])
       answer = control.recv(ANSWER.size, socket.MSG_WAITALL)
     except OSError:  # the other end is closed
       answer = b""
@@ -100,6 +101,7 @@ class Worker:
       raise RuntimeError("the server of the pool's workers has died")
     (self.process,) = ANSWER.unpack(answer)
     self.socket = ours
+    self.is_fresh = True  # until it has finished a job
     self.job, self.deadline, self.unsent = -1, math.inf, memoryview(b"")
     self._connection = connection.Connection(os.dup(ours.fileno()))
     self._control = control
@@ -132,7 +134,9 @@ class Worker:
 
   def receive(self) -> dict[str, Any]:
     """Receives a message: a dictionary with `scores`, or with `detail` of an exception."""
-    return json.loads(self._connection.recv_bytes(MAX_MESSAGE))
+    message = json.loads(self._connection.recv_bytes(MAX_MESSAGE))
+    self.is_fresh = False
+    return message
 
   def kill(self) -> None:
     """Kills the process and its session."""

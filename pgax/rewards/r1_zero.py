@@ -19,8 +19,8 @@ class R1Zero:
 
   Attributes:
     symbolic: whether math-verify compares answers that differ as text and as numbers; needs
-      the extra `math`. math-verify may compute for hours on text such as `10^{10^{10}}`;
-      only the timeout of a pool (`scoring.workers`) ends that.
+      the extra `math`. Answers that take too many steps to compare, such as
+      `10^{10^{10}}`, are wrong.
   """
 
   symbolic: bool = True

@@ -2,11 +2,11 @@
 
 import dataclasses
 import importlib.util
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from pgax.rewards.answers import clean, exact_number, extract_answer
+from pgax.rewards.equality import equal
 from pgax.types import NO_METADATA
 
 
@@ -18,7 +18,10 @@ def equivalent(gold: str, answer: str, symbolic: bool = True) -> bool:
   kind of the right answer decides how an equation or an inequality is read.
 
   math-verify's own time limits are off, because `signal.alarm` works on the main thread
-  only. The timeout of the pool (`rewards.pool`) limits its time.
+  only. `rewards.equality` limits its steps instead, in any thread.
+
+  An answer may be a sentence with one answer in it. One that offers several is wrong, even
+  if the right one is among them, unless all of them together are the right answer.
 
   Args:
     gold: the right answer.
@@ -37,7 +40,7 @@ def equivalent(gold: str, answer: str, symbolic: bool = True) -> bool:
     return numbers[0] == numbers[1]
   if all(x is not None and _terminates(x.denominator) for x in numbers):
     return False
-  return symbolic and _balanced(clean(answer)) and _verify(gold, answer)
+  return symbolic and equal(gold, answer)
 
 
 def _terminates(denominator: int) -> bool:
@@ -46,31 +49,6 @@ def _terminates(denominator: int) -> bool:
     while denominator % prime == 0:
       denominator //= prime
   return denominator == 1
-
-
-def _balanced(text: str) -> bool:
-  """Returns whether braces match, so the text cannot close the box around it."""
-  depth = 0
-  for index, character in enumerate(text):
-    if index and text[index - 1] == "\\":
-      continue
-    depth += {"{": 1, "}": -1}.get(character, 0)
-    if depth < 0:
-      return False
-  return not depth
-
-
-def _verify(gold: str, answer: str) -> bool:
-  import math_verify  # an extra, and slow to load
-
-  # It warns in every process that its time limits are off.
-  logging.getLogger("math_verify").setLevel(logging.ERROR)
-
-  def parse(text: str) -> list:
-    # In a box, the text is one LaTeX answer and is not searched for another one.
-    return math_verify.parse(f"\\boxed{{{clean(text)}}}", parsing_timeout=None)
-
-  return math_verify.verify(parse(gold), parse(answer), timeout_seconds=None)
 
 
 def require_math_verify(symbolic: bool) -> None:
@@ -98,8 +76,8 @@ class Math:
   Attributes:
     plain: whether the last number of a completion without a marked answer is its answer.
     symbolic: whether math-verify compares answers that differ as text and as numbers; needs
-      the extra `math`. math-verify may compute for hours on text such as `10^{10^{10}}`;
-      only the timeout of a pool (`scoring.workers`) ends that.
+      the extra `math`. Answers that take too many steps to compare, such as
+      `10^{10^{10}}`, are wrong.
   """
 
   plain: bool = True

@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import pickle
+import resource
 import signal
 import socket
 import struct
@@ -22,7 +23,7 @@ from pgax.types import RewardFn
 
 # Requests from the pool to the server. FORK comes with the worker's end of a connection,
 # and the answer is the worker's process id. REAP comes with the process id of a dead
-# worker.
+# worker, and FORK with the worker's memory limit in bytes, or 0 for none.
 REQUEST, ANSWER = struct.Struct("!cq"), struct.Struct("!q")
 FORK, REAP = b"F", b"R"
 # Longer messages of exceptions are truncated. A worker can then write its message at once,
@@ -50,24 +51,26 @@ def main(control_fd: int) -> None:
     request, fds, _, _ = socket.recv_fds(control, REQUEST.size, 1)
     if len(request) < REQUEST.size:
       return
-    kind, process = REQUEST.unpack(request)
+    kind, value = REQUEST.unpack(request)
     if kind == REAP:
-      os.waitpid(process, 0)
+      os.waitpid(value, 0)
       continue
     process = os.fork()
     if process == 0:
       control.close()
-      _work(function, fds[0])
+      _work(function, fds[0], memory=value)
     os.close(fds[0])
     control.sendall(ANSWER.pack(process))
 
 
-def _work(function: RewardFn, fd: int) -> None:
+def _work(function: RewardFn, fd: int, memory: int) -> None:
   """Runs jobs in a worker process; never returns."""
   status = 1
   try:
     os.setsid()  # so that processes which the function starts can be killed with it
     _die_with_parent()
+    if memory:  # of data, because libraries reserve more addresses than they use
+      resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     with Connection(fd) as connection, open(fd, "rb", closefd=False) as jobs:
       while True:
         try:
@@ -75,12 +78,12 @@ def _work(function: RewardFn, fd: int) -> None:
         except EOFError:
           status = 0
           break
-        connection.send_bytes(_answer(function, job))
+        connection.send_bytes(_answer(function, job, memory))
   finally:
     os._exit(status)  # skips the exit handlers, which belong to the server
 
 
-def _answer(function: RewardFn, job: tuple) -> bytes:
+def _answer(function: RewardFn, job: tuple, memory: int) -> bytes:
   """Runs a job and returns its scores or its exception as JSON, which is safe to read."""
   try:
     scores = function(*job)
@@ -88,9 +91,15 @@ def _answer(function: RewardFn, job: tuple) -> bytes:
     message = json.dumps(result).encode()
     if len(message) > MAX_MESSAGE:
       raise ValueError(f"the scores take {len(message)} bytes; the limit is {MAX_MESSAGE}")
+  except MemoryError:
+    limit = f"scoring.worker_memory allows {memory} bytes" if memory else "it ran out"
+    message = json.dumps({"detail": f"MemoryError: {limit}"}).encode()
   except BaseException as error:  # including SystemExit, which must not end a worker
     detail = f"{type(error).__name__}: {error}"[:MAX_DETAIL]
     message = json.dumps({"detail": detail}).encode()
+  finally:
+    for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+      signal.setitimer(timer, 0)  # one that is left would end the next job
   return message
 
 

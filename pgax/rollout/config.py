@@ -8,6 +8,8 @@ from pgax.sampling import MAX_TEMPERATURE, MIN_TEMPERATURE
 
 _MAX_WORKERS = 1024
 
+_LEAST_MEMORY = 2**28  # a worker has imported libraries
+
 
 @dataclasses.dataclass(frozen=True)
 class SamplingConfig:
@@ -113,6 +115,8 @@ class ScoringConfig:
       `rewards.pool.Pool`). 0 calls it in the training process, where an exception ends the
       run and an endless loop never returns.
     timeout_seconds: seconds that a completion may take in a worker before it is killed.
+    worker_memory: bytes of memory that a worker may use; 0 for no limit. A completion whose
+      reward needs more is not scored.
     pipeline_chunks: number of chunks that a step's prompts are sampled in; it must divide
       `sampling.prompts_per_step`. The host scores one chunk while the devices sample the
       next, so a step waits for the last chunk's scores only; the devices have smaller
@@ -124,12 +128,18 @@ class ScoringConfig:
 
   workers: int = 0
   timeout_seconds: float = 10.0
+  worker_memory: int = 4 * 2**30
   pipeline_chunks: int = 1
   max_unscorable: float = 1.0
 
   def __post_init__(self):
-    check_at_least(self, 0, "workers")
+    check_at_least(self, 0, "workers", "worker_memory")
     check_at_most(self, _MAX_WORKERS, "workers")
+    if 0 < self.worker_memory < _LEAST_MEMORY:
+      raise ValueError(
+        f"worker_memory is {self.worker_memory}; it is in bytes and must be at least "
+        f"{_LEAST_MEMORY}, or 0 for no limit"
+      )
     check_at_least(self, 1, "pipeline_chunks")
     if not 0 < self.timeout_seconds < math.inf:
       raise ValueError(

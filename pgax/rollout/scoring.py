@@ -102,7 +102,7 @@ def open_reward_runner(reward: RewardFn, config: ScoringConfig) -> Iterator[Rewa
 
   Args:
     reward: reward function.
-    config: number of workers and their timeout.
+    config: number of workers, and their time and memory limits.
 
   Yields:
     A `RewardRunner`.
@@ -114,7 +114,7 @@ def open_reward_runner(reward: RewardFn, config: ScoringConfig) -> Iterator[Rewa
     yield InProcess(reward)
     return
   try:
-    pool = Pool(reward, config.workers, config.timeout_seconds)
+    pool = Pool(reward, config.workers, config.timeout_seconds, config.worker_memory)
   except ValueError as error:
     raise UserError(str(error)) from error
   with pool:

@@ -37,6 +37,7 @@ FREE_SETTINGS = frozenset(
     "evaluation.temperature",
     "evaluation.extract_answer",
     "scoring.max_unscorable",
+    "scoring.worker_memory",
     "scoring.workers",
   }
 )

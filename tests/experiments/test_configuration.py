@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments import program
 from experiments.configuration import (
   entry,
   freeze,
@@ -21,7 +22,7 @@ from experiments.configuration import (
 from experiments.saved_config import from_json, to_json
 from pgax import aggregation, algorithms
 from pgax.algorithms import Algorithm
-from pgax.data import Fields, filtered, from_rows, mixture, saved_dataset
+from pgax.data import Fields, byte_tokenizer, filtered, from_rows, mixture, saved_dataset
 from pgax.errors import UserError
 from pgax.rewards import (
   ByTask,
@@ -331,3 +332,11 @@ def test_runs_of_before_are_rejected(tmp_path):
   (tmp_path / "config.json").write_text(json.dumps(saved))
   with pytest.raises(UserError, match="from an earlier version .* 'evaluation.every' now"):
     saved_run(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "", "no JSON", '{"model": 3}'])
+def test_a_bad_tokenizer_file_is_reported(tmp_path, text):
+  byte_tokenizer().save_pretrained(tmp_path)
+  (tmp_path / "tokenizer.json").write_text(text)
+  with pytest.raises(UserError, match="but its tokenizer can't be read: "):
+    program.tokenizer(str(tmp_path))

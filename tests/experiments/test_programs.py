@@ -27,6 +27,7 @@ from pgax.training import Progress, SupervisedConfig
 from pgax.training.policy import load_policy
 from tests import tiny
 from tests.experiments.small import SMALL
+from tests.forked import last_of_each
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,7 +59,9 @@ def test_a_reward_model_is_trained_exported_and_used(call, tmp_path):
     assert re.search(r"accuracy on held-out pairs: [\d.]+%", done.stdout)
   model = f"--config.reward_model.path={tmp_path / 'pairs' / 'export'}"
   short = ["--config.steps=1", "--config.supervised.steps=2", "--config.lora.rank=2"]
-  done = call("train", f"--workdir={tmp_path / 'run'}", *SMALL, *short, model)
+  done = call(
+    "train", *last_of_each(f"--workdir={tmp_path / 'run'}", *SMALL, *short, model)
+  )
   assert done.returncode == 0, done.stderr[-3000:]
   (row,) = read_lines(tmp_path / "run" / "metrics.jsonl")[1:]
   assert "reward/model" in row and "reward/function" in row

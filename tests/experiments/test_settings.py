@@ -4,7 +4,7 @@ import runpy
 
 import pytest
 
-from experiments.program import CONFIGS
+from experiments.config_files import CONFIGS
 from experiments.settings import describe_settings, docstring_items, list_settings
 
 # The default configs of `experiments.train` and `experiments.train_reward`.

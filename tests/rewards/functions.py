@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -49,9 +50,22 @@ def by_command(prompt, completion, ground_truth, metadata) -> dict[str, float]:
     case ["meet", own, other]:
       Path(own).touch()
       return {"reward": float(eventually(Path(other).exists))}
+    case ["alarm"]:  # kills the process, but after the job
+      signal.setitimer(signal.ITIMER_REAL, 0.02)
+    case ["late"]:  # a thread ends the process during the next job
+      threading.Thread(target=_end_later, daemon=True).start()
+    case ["slow"]:
+      time.sleep(0.1)
+    case ["allocate", size]:
+      return {"reward": float(len(bytearray(int(size))))}
     case ["modules"]:
       return {"reward": 1.0, "processes": float(os.getpid())}
   return {"reward": float(len(completion)), "half": len(completion) / 2}
+
+
+def _end_later() -> None:
+  time.sleep(0.03)
+  os._exit(0)
 
 
 def one_in_ten(prompt, completion, ground_truth, metadata) -> dict[str, float]:

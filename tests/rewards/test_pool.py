@@ -55,6 +55,31 @@ def test_many_bad_jobs_in_one_call(pool):
   assert [x.reason for x in outcomes] == expected
 
 
+@pytest.mark.parametrize("left", ["alarm", "late"])
+def test_what_a_job_leaves_behind_costs_no_other_completion(left):
+  with Pool(by_command, workers=1, timeout_seconds=60.0) as pool:
+    outcomes = pool(jobs(*[left, "slow"] * 3, "a"))
+  assert [x.reason for x in outcomes] == [""] * 7
+
+
+def test_a_job_is_tried_again_only_if_its_worker_was_used(tmp_path):
+  # `leave` kills the worker that ran `a`, and then a new one, once each.
+  with Pool(by_command, workers=1, timeout_seconds=60.0) as pool:
+    first = pool(jobs("modules"))[0].scores["processes"]
+    outcomes = pool(jobs("a", "leave", "modules"))
+  assert [x.reason for x in outcomes] == ["", "crash", ""]
+  assert outcomes[2].scores["processes"] != first
+
+
+def test_a_job_that_takes_too_much_memory_is_not_scored():
+  limit = 2**30
+  with Pool(by_command, workers=1, timeout_seconds=60.0, memory=limit) as pool:
+    outcomes = pool(jobs("a", f"allocate {2 * limit}", "a", f"allocate {limit // 4}"))
+  assert outcomes[0] == outcomes[2] == GOOD and outcomes[3].scores["reward"] == limit // 4
+  assert outcomes[1].reason == "exception"
+  assert outcomes[1].detail == "MemoryError: scoring.worker_memory allows 1073741824 bytes"
+
+
 def test_outcomes_are_in_the_order_of_the_jobs(pool):
   outcomes = pool(jobs(*("x" * i for i in range(1, 40))))
   assert [x.scores["reward"] for x in outcomes] == list(range(1, 40))

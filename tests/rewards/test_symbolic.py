@@ -3,6 +3,7 @@
 import builtins
 import importlib.util
 import signal
+import sys
 import threading
 import time
 from fractions import Fraction
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgax.rewards import Math, R1Zero
+from pgax.rewards import Math, R1Zero, equality
 from pgax.rewards.answers import boxed, exact_number, extract_answer
 
 
@@ -19,6 +20,12 @@ from pgax.rewards.answers import boxed, exact_number, extract_answer
   ("text", "answer"),
   [
     ("so \\boxed{4}", "4"),
+    ("\\boxed{1} and \\boxed{2}", "1, 2"),
+    ("$a = \\boxed{1}$ and $b = \\boxed{2}$", "1, 2"),
+    ("\\boxed{1} red, \\boxed{2} \\quad \\text{or} \\boxed{3}", "1, 2, 3"),
+    ("\\boxed{1} and " + "x" * 99 + "\\boxed{2}", "2"),
+    ("\\boxed{1}. The final answer is $2$. I hope it is correct.", "$2$."),
+    ("The final answer is \\boxed{1}.", "1"),
     ("\\boxed{1} then \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
     ("\\boxed{\\{1,2\\}}", "\\{1,2\\}"),
     ("\\fboxed{1} \\boxed{2", "2"),  # never closed, so the last number is the answer
@@ -114,6 +121,27 @@ RIGHT = [
   ("blue", "blue"),
   ("-5", "\u22125"),
   ("1e-05", "0.00001"),
+  ("12.5", "12,5"),
+  ("1234.5", "1.234,5"),
+  ("0,25", "0.25"),
+  ("7", "Answer $ 7 $"),
+  ("$7$", "The answer is: $$7$$."),
+  ("7", "The largest $n$ is 7."),
+  ("7", "not 6 but 7"),
+  ("x > 2", "Therefore $x \\gt 2$ is what we need."),
+  ("(3, 4)", "So the pair $(a, b)$ is $(3, 4)$."),
+  ("\\{3, 4\\}", "$3$ and $4$"),
+  ("a = 3, b = 4", "\\boxed{a = 3} \\quad \\text{and} \\quad \\boxed{b = 4}"),
+  ("3, 4", "\\boxed{4} or \\boxed{3}"),
+  ("\\boxed{3}, \\boxed{4}", "\\{3, 4\\}"),
+  (
+    "\\begin{pmatrix} 4 & 4 \\end{pmatrix}",
+    "$\\begin{pmatrix} 1 & 2 \\end{pmatrix} + \\begin{pmatrix} 3 & 2 \\end{pmatrix}$",
+  ),
+  ("[1, 2)", "$x \\in [1, 2)$"),
+  ("25\\%", "25%"),
+  ("25", "Therefore, the price grows by 25%."),
+  ("x = 5", "$x = 2 + 3 = 5$"),
 ]
 WRONG = [
   ("1/3", "0.33"),
@@ -130,6 +158,47 @@ WRONG = [
   ("12", "1,2"),
   ("5", "\u22125"),
 ]
+# Answers that offer several values, say nothing, or say something else with the number.
+DISHONEST = [
+  *[("4", f"3{joint}4") for joint in (", ", " or ", " and ", "; ", "\n", " maybe ", "..")],
+  *[("3", text) for text in ("1, 2, 3, 4", "$1$ $2$ $3$", "$1$, $2$, $3$", "\\pm 3")],
+  *[("4", f"\\boxed{{3}}{joint}\\boxed{{4}}") for joint in (" or ", ", ", " and ", "")],
+  *[("4", text) for text in ("[3,4]", "\\{3,4\\}", "(3,4)", "3 < x < 5", "x=3, x=4")],
+  ("4", "\\begin{cases}3\\\\4\\end{cases}"),
+  ("4", "The answer is 3. The answer is 4."),
+  ("4", "Therefore 3. Therefore 4."),
+  ("4", "The final answer is 3. The final answer is 4."),
+  ("6", "five and 6"),
+  *[("5", text) for text in ("not 5", "5 or more", "at least 5", "5 million", "minus 5")],
+  *[("5", text) for text in ("x", "x=x", "any number", "?", "5?", ".*", "*", "answer")],
+  *[("5", text) for text in ("\\emptyset", "\\{\\}", "\\infty", "nan", "\\frac{0}{0}")],
+  *[
+    ("5", text) for text in ("x \\in \\mathbb{R}", "\\mathbb{R}", "x \\neq 5", "x \\geq 5")
+  ],
+  *[("5", text) for text in ("3 = 5", "1=2=3=4=5", "6 \\to 5", "5_6", "\\frac{5}{0}")],
+  *[("x+1", text) for text in ("x", "x=x", "x+1+0/0", "y+1")],
+  *[("x > 5", text) for text in ("5", "x", "x < 5", "x \\neq x", "(5, 6)")],
+  *[("x = 5", text) for text in ("x", "x = x", "5 = 5", "y = 5")],
+  ("\\infty", "-\\infty"),
+  ("e^{-50}", "0"),
+  ("\\frac{1}{10^{20}}", "\\frac{1}{10^{25}}"),
+  ("111", "0,111"),
+  ("1, 2", "1.2"),
+  ("7", "Answer \\( \n 7 \n \\)"),
+]
+# Each would take hours or all memory to compute.
+HUGE = [
+  "10^{10^{10}}",
+  "(10^{10})!",
+  "\\binom{1000000000}{500000000}",
+  "\\sum_{i=1}^{10^9} i^i",
+  "(x+1)^{10000}",
+  "(\\sqrt{2}+\\sqrt{3}+\\sqrt{5}+\\sqrt{7}+\\sqrt{11})^{99}",
+  "(" * 2000 + "5" + ")" * 2000,
+  "\\boxed{" * 20_000,
+  "$5$ and " * 12_000,
+  "5 " * 50_000,
+]
 
 
 @pytest.mark.parametrize(("gold", "answer"), RIGHT)
@@ -143,6 +212,34 @@ def test_equal_answers_are_right(gold, answer):
 def test_different_answers_are_wrong(gold, answer):
   assert Math()("", f"so <answer>{answer}</answer>", gold)["reward"] == 0.0
   assert R1Zero()("", f"so</think> <answer>{answer}</answer>", gold)["reward"] == 0.0
+
+
+@pytest.mark.parametrize(("gold", "answer"), DISHONEST)
+def test_dishonest_answers_are_wrong(gold, answer):
+  assert Math()("", f"so <answer>{answer}</answer>", gold)["reward"] == 0.0
+
+
+@pytest.mark.parametrize("answer", HUGE, ids=lambda text: text[:20])
+def test_huge_answers_are_wrong_within_seconds(answer):
+  start = time.process_time()
+  assert Math()("", f"so <answer>{answer}</answer>", "\\sqrt{2}")["reward"] == 0.0
+  assert time.process_time() - start < 20
+
+
+def test_a_comparison_ends_after_a_number_of_calls_in_any_thread(monkeypatch):
+  monkeypatch.setattr(equality, "_MAX_CALLS", 1000)
+  rewards = []
+
+  def work():
+    rewards.append(Math()("", "\\boxed{\\sin(x)^2 + \\cos(x)^2}", "1")["reward"])
+    rewards.append(sys.getprofile())
+
+  thread = threading.Thread(target=work)
+  thread.start()
+  thread.join()
+  assert rewards == [0.0, None]
+  monkeypatch.undo()
+  assert Math()("", "\\boxed{\\sin(x)^2 + \\cos(x)^2}", "1")["reward"] == 1.0
 
 
 def test_numbers_do_not_need_math_verify(monkeypatch):

@@ -1,7 +1,14 @@
 """Reads and writes checkpoint directories of transformers, without torch."""
 
 from pgax.models.hf.config import FAMILIES, from_hf, to_hf
-from pgax.models.hf.load import check, eos_ids, load_config, load_params, saved_dtype
+from pgax.models.hf.load import (
+  check,
+  check_length,
+  eos_ids,
+  load_config,
+  load_params,
+  saved_dtype,
+)
 from pgax.models.hf.reward_model import (
   check_reward_model,
   load_reward_model,
@@ -14,6 +21,7 @@ __all__ = [
   "DTYPES",
   "FAMILIES",
   "check",
+  "check_length",
   "check_reward_model",
   "eos_ids",
   "from_hf",

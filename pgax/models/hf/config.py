@@ -6,6 +6,7 @@ from typing import Any
 
 from pgax.models.config import DecoderConfig
 from pgax.models.hf.rope import FULL, SLIDING, read_rope, write_rope
+from pgax.models.hf.settings import check_settings
 
 _ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 _NOT_SAVED = ("dtype", "remat")  # fields that a checkpoint does not have
@@ -101,6 +102,11 @@ def _family(raw: Mapping[str, Any]) -> Family:
   name = (raw.get("architectures") or [raw.get("model_type")])[0]
   for family in FAMILIES:
     if name in (family.architecture, family.model_type):
+      if raw.get("model_type", family.model_type) != family.model_type:
+        raise ValueError(
+          f"model_type is {raw['model_type']}; that of {family.architecture} is "
+          f"{family.model_type}"
+        )
       return family
   supported = ", ".join(family.architecture for family in FAMILIES)
   raise ValueError(f"architecture {name} is not supported; supported are {supported}")
@@ -131,6 +137,10 @@ def _sliding(raw: Mapping[str, Any], family: Family, layers: int) -> dict[str, A
     sliding = tuple(not period or (i + 1) % period > 0 for i in range(layers))
   if not window or not any(sliding):
     return {"sliding_window": 0, "sliding_layers": ()}
+  if len(sliding) != layers:
+    raise ValueError(
+      f"layer_types has {len(sliding)} entries; num_hidden_layers is {layers}"
+    )
   return {"sliding_window": window, "sliding_layers": () if all(sliding) else sliding}
 
 
@@ -145,9 +155,10 @@ def from_hf(raw: Mapping[str, Any]) -> DecoderConfig:
     A `DecoderConfig` that computes in float32.
 
   Raises:
-    ValueError: if the architecture is not supported, a setting is missing, or the decoder
-      has no equivalent of a setting; the message names it.
+    ValueError: if the architecture is not supported, a setting is missing or has a wrong
+      type, or the decoder has no equivalent of a setting; the message names it.
   """
+  check_settings(raw)
   family = _family(raw)
   activation = raw.get("hidden_activation" if family.gemma else "hidden_act")
   activation = activation or ("gelu_pytorch_tanh" if family.gemma else "silu")

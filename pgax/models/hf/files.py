@@ -77,6 +77,8 @@ def open_checkpoint(folder: Path) -> Checkpoint:
   index = None
   if (folder / INDEX).is_file():
     index = read_json(folder / INDEX).get("weight_map", {})
+    if not isinstance(index, dict) or not all(isinstance(x, str) for x in index.values()):
+      raise ValueError(f"{folder / INDEX} must have an object weight_map of file names")
     paths = [folder / name for name in sorted(set(index.values()))]
   else:
     paths = [folder / WEIGHTS]

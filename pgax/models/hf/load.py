@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
+from pgax.errors import UserError
 from pgax.models.config import DecoderConfig
+from pgax.models.hf import settings
 from pgax.models.hf.config import from_hf
 from pgax.models.hf.files import (
   CONFIG,
@@ -53,9 +55,29 @@ def eos_ids(path: Path) -> tuple[int, ...]:
   for name in (GENERATION, CONFIG):
     if (Path(path) / name).is_file():
       ids = read_json(Path(path) / name).get("eos_token_id")
-      if ids is not None:
-        return tuple(ids) if isinstance(ids, list) else (ids,)
+      if ids is None:
+        continue
+      ids = tuple(ids) if isinstance(ids, list) else (ids,)
+      if not all(type(x) is int and x >= 0 for x in ids):
+        raise ValueError(
+          f"eos_token_id in {Path(path) / name} is {ids}; it must be a token id, or a list "
+          "of them"
+        )
+      return ids
   return ()
+
+
+def check_length(path: Path, tokens: int) -> None:
+  """Checks that a model is made for texts of that length.
+
+  Args:
+    path: directory with `config.json`.
+    tokens: number of tokens of the longest text.
+
+  Raises:
+    ValueError: if `max_position_embeddings` is smaller.
+  """
+  settings.check_length(read_json(Path(path) / CONFIG), tokens)
 
 
 def saved_dtype(path: Path) -> str:
@@ -97,7 +119,7 @@ def load_params(
   Raises:
     ValueError: if a tensor is missing, is quantized, has a shape other than the
       configuration's, or belongs to no parameter; the message names it. All tensors are
-      checked before any is read.
+      checked before any is read. Also if a tensor has values that are not finite.
   """
   checkpoint, expected = open_checkpoint(Path(path)), tensors(config)
   check_tensors(checkpoint, expected, config)
@@ -190,7 +212,13 @@ def _without_layers(sharding: Sharding) -> Sharding:
 def _place(
   checkpoint: Checkpoint, tensor: Tensor, sharding: Sharding, dtype: jnp.dtype
 ) -> Array:
-  value = tensor.from_file(checkpoint.read(tensor.name))
+  value = checkpoint.read(tensor.name)
+  if not np.isfinite(value).all():
+    raise UserError(
+      f"tensor {tensor.name} of {checkpoint.files[tensor.name]} has values that are not "
+      "finite; the file is damaged, or its training diverged"
+    )
+  value = tensor.from_file(value)
   assert value.size == math.prod(tensor.shape)
   placed = jax.make_array_from_callback(tensor.shape, sharding, lambda at: value[at])
   return placed.astype(dtype)  # on the devices; the host holds the file's dtype only

@@ -27,6 +27,9 @@ def check_weights(config: RunConfig, mesh: Mesh, done: Progress | None) -> None:
   Raises:
     ValueError: with the setting, the folder and what is wrong with it.
   """
+  if config.model_path:
+    tokens = config.sampling.max_prompt_tokens + config.sampling.max_completion_tokens
+    hf.check_length(Path(config.model_path), tokens)
   if done is None and config.model_path:
     hf.check(Path(config.model_path), config.model)
   folders = {}

@@ -15,7 +15,7 @@ from pgax.data.tokenizer import byte_tokenizer
 from pgax.distributed import make_mesh
 from pgax.distributed.partitioning import param_shardings
 from pgax.models import Decoder
-from pgax.models.hf import from_hf, load_config, load_params, save
+from pgax.models.hf import check_length, eos_ids, from_hf, load_config, load_params, save
 from pgax.models.parameters import init_params
 from tests.models.hf import families
 
@@ -203,3 +203,83 @@ def test_bad_exports_raise(saved, tmp_path):
   with pytest.raises(ValueError, match=r"parameter .* is unexpected"):
     save(tmp_path / "x", config, fresh, None)
   assert not (tmp_path / "x").exists()
+
+
+BAD_SETTINGS = [
+  ("hidden_size", "big", "hidden_size is 'big'; it must be a positive whole number"),
+  ("hidden_size", -32, "hidden_size is -32; it must be a positive whole"),
+  ("hidden_size", 32.0, "hidden_size is 32.0; it must be a positive whole"),
+  ("hidden_size", None, "config.json has no hidden_size"),
+  ("vocab_size", [99], r"vocab_size is \[99\]"),
+  ("vocab_size", True, "vocab_size is True"),
+  ("num_hidden_layers", 0, "num_hidden_layers is 0"),
+  ("num_attention_heads", "4", "num_attention_heads is '4'"),
+  ("num_key_value_heads", {}, "num_key_value_heads is {}"),
+  ("head_dim", 1.5, "head_dim is 1.5"),
+  ("intermediate_size", None, "config.json has no intermediate_size"),
+  ("rms_norm_eps", "tiny", "rms_norm_eps is 'tiny'; it must be a positive number"),
+  ("rms_norm_eps", -1, "rms_norm_eps is -1"),
+  ("rope_theta", 0, "rope_theta is 0; it must be a positive number"),
+  ("rope_theta", float("nan"), "rope_theta is nan"),
+  ("rope_scaling", "linear", "rope_scaling is 'linear'; it must be an object"),
+  ("rope_scaling", {"rope_type": "linear", "factor": "2"}, "rope_scaling.factor is '2'"),
+  ("rope_parameters", [1], r"rope_parameters is \[1\]; it must be an object"),
+  ("rope_parameters", {"rope_theta": -1}, "rope_parameters.rope_theta is -1"),
+  ("tie_word_embeddings", "yes", "tie_word_embeddings is 'yes'; it must be true or false"),
+  ("attention_bias", 1, "attention_bias is 1"),
+  ("hidden_act", 3, "hidden_act is 3; it must be a string"),
+  ("architectures", "LlamaForCausalLM", "must be a list of strings"),
+  ("architectures", [3], "must be a list of strings"),
+  ("model_type", "mamba", "model_type is mamba; that of LlamaForCausalLM is llama"),
+  ("quantization_config", {"bits": 4}, "quantized weights are not supported"),
+  ("max_position_embeddings", "long", "max_position_embeddings is 'long'"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), BAD_SETTINGS)
+def test_bad_settings_of_a_config_file_are_named(copy, name, value, message):
+  raw = json.loads((copy / "config.json").read_text())
+  (copy / "config.json").write_text(json.dumps(raw | {name: value}))
+  with pytest.raises(ValueError, match=message) as error:
+    load_config(copy)
+  assert str(copy / "config.json") in str(error.value)
+
+
+def test_an_architecture_without_attention_is_not_supported(copy):
+  (copy / "config.json").write_text('{"model_type": "mamba"}')
+  with pytest.raises(ValueError, match="architecture mamba is not supported; supported"):
+    load_config(copy)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_named(copy, value):
+  change(copy, lambda tensors: tensors[Q].fill(value))
+  with pytest.raises(ValueError, match=rf"tensor {Q} of .*{WEIGHTS} has values that"):
+    load(copy)
+
+
+def test_longer_texts_than_a_model_was_made_for_are_rejected(copy):
+  raw = {"max_position_embeddings": 100}
+  (copy / "config.json").write_text(json.dumps(raw))
+  check_length(copy, 100)
+  with pytest.raises(ValueError, match="is 101; the model's max_position_embeddings al"):
+    check_length(copy, 101)
+  raw["rope_scaling"] = {"rope_type": "linear", "factor": 2.0}
+  (copy / "config.json").write_text(json.dumps(raw))
+  check_length(copy, 200)
+  with pytest.raises(ValueError, match="is 201; .* allows 200"):
+    check_length(copy, 201)
+
+
+@pytest.mark.parametrize("ids", ["2", [1, "2"], -1, [[1]], 1.0])
+def test_ids_that_end_a_text_must_be_ids(copy, ids):
+  (copy / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
+  with pytest.raises(ValueError, match="eos_token_id in .*generation_config.json is"):
+    eos_ids(copy)
+
+
+@pytest.mark.parametrize("index", [[], "x", {"a": 3}])
+def test_an_index_that_is_no_mapping_is_named(copy, index):
+  (copy / INDEX).write_text(json.dumps({"weight_map": index}))
+  with pytest.raises(ValueError, match=f"{INDEX} must have an object weight_map"):
+    load(copy)
