@@ -175,9 +175,10 @@ def test_mlflow_begins_a_new_run_in_another_store(tmp_path, monkeypatch):
     assert metrics == {"reward/format_ok_": 1.0, "eval/pass_at_1": 0.5}
 
 
-@pytest.mark.parametrize(
-  "bad", [b"x,1\n", b"1.5,1\n", b"\xff,\xfe\n", b"9" * 200_000 + b",1\n"]
-)
+BAD_CSV = [b"x,1\n", b"1.5,1\n", b"\xff,\xfe\n", b"9" * 200_000 + b",1\n"]
+
+
+@pytest.mark.parametrize("bad", BAD_CSV, ids=range(4))
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_damaged_csv_stops_no_run(tmp_path, bad, place):
   log = Csv(tmp_path, {})
