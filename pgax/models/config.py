@@ -6,6 +6,7 @@ from pgax.models.rope import RopeScaling
 
 ACTIVATIONS = ("silu", "gelu_tanh")
 DTYPES = ("float32", "bfloat16")
+_MAX_SIZE = 2**31  # tokens and other indices are int32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +91,10 @@ class DecoderConfig:
     )
     for name in sizes:
       value = vars(self)[name]
-      if value < 1:
-        raise ValueError(f"model.{name} is {value}; it must be at least 1")
+      if not 1 <= value < _MAX_SIZE:
+        raise ValueError(
+          f"model.{name} is {value}; it must be at least 1, and below {_MAX_SIZE}"
+        )
     if self.num_heads % self.num_kv_heads:
       raise ValueError(
         f"model.num_kv_heads is {self.num_kv_heads}; it must divide "

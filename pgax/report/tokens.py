@@ -23,7 +23,7 @@ def logp_color(logp: float) -> str:
 
 
 def _largest_advantage(samples: Sequence[Mapping]) -> float:
-  sizes = [abs(a) for sample in samples for a in sample.get("advantages") or ()]
+  sizes = [abs(a) for sample in samples for a in sample.get("advantages") or () if a]
   return max(sizes, default=0.0)
 
 
@@ -43,7 +43,10 @@ def completion_html(sample: Mapping, scale: float | None = None) -> str:
   for token, logp, advantage in zip(
     sample["tokens"], sample["logp"], advantages, strict=True
   ):
-    style, hover = [f"--l:{logp_color(logp)}"], [f"log-prob {logp:.3f}"]
+    style, hover = [], []
+    if logp is not None:
+      style.append(f"--l:{logp_color(logp)}")
+      hover.append(f"log-prob {logp:.3f}")
     if advantage is not None:
       style.append(f"--a:{advantage_color(advantage, scale)}")
       hover.append(f"advantage {advantage:+.3f}")

@@ -21,6 +21,8 @@ _NUMBER = re.compile(rf"([-+]?)({INTEGER}|)(\.\d*)?(?:[eE]([-+]?0*\d{{1,3}}))?(?
 _FRACTION = re.compile(r"([-+]?)\\[dt]?frac\{(\d+)\}\{(\d+)\}")
 # Math delimiters around an answer.
 _WRAPPING = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"))
+# Emphasis in Markdown or LaTeX, of the entire answer.
+_EMPHASIS = re.compile(r"\*\*([^*]+)\*\*|\\(?:text|textbf|mathbf|mathrm)\{([^{}\\]+)\}")
 # The time to parse a number grows with the square of its length.
 _MAX_DIGITS = 4000
 
@@ -132,12 +134,23 @@ def marked_answer(text: str) -> str | None:
 
 
 def clean(answer: str) -> str:
-  """Normalizes minus signs and removes math delimiters, white space and a final period."""
-  text = ascii_minus(answer).strip().rstrip(".").strip()
+  """Normalizes an answer, beginning with its minus signs.
+
+  Math delimiters, emphasis of the entire answer, an equals sign before it, a final period
+  and surrounding white space are removed.
+  """
+  text = _plain(ascii_minus(answer))
   for left, right in _WRAPPING:
     if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
-      text = text[len(left) : -len(right)].strip()
+      text = _plain(text[len(left) : -len(right)])
   return text
+
+
+def _plain(text: str) -> str:
+  text = text.strip().rstrip(".").strip()
+  if match := _EMPHASIS.fullmatch(text):
+    text = (match[1] or match[2]).strip().rstrip(".").strip()
+  return text.removeprefix("=").strip() or text
 
 
 def exact_number(answer: str) -> Fraction | None:

@@ -19,10 +19,10 @@ from pgax.rewards.sentences import conclusion, delimited, only_number
 # Far beyond any answer, and within seconds.
 _MAX_CHARACTERS, _MAX_LATEX, _MAX_NODES, _MAX_CALLS = 20_000, 1000, 300, 3_000_000
 _MAX_BITS, _MAX_TERMS, _MAX_EXPANDED = 2**17, 1000, 5000
-# math-verify rounds to 6 decimals, so it takes all tiny numbers for equal.
 # These are evaluated as soon as they are parsed, so large ones must not be.
 _BINOMIAL = re.compile(r"binom\s*\{[^{}]*(?:\d{5}|[\\^!*])|choose")
 _BASE = re.compile(r"\d\}?\s*_")
+# math-verify rounds to 6 decimals, so it takes all tiny numbers for equal.
 _MAX_RELATIVE_ERROR = 1e-3
 
 

@@ -26,6 +26,7 @@ _FINAL = re.compile(r"\b(?:the )?final answer(?:\s+is\b)?\s*:?", re.IGNORECASE)
 _CONCLUDES = re.compile(r"\b(?:Therefore|Thus|Hence|So)\b")
 _ENDING = re.compile(r"<\|im_|I hope it is correct")
 _SHOWS_MATH = re.compile(r"[\d$\\]")
+_EMPHASIS = re.compile(r"(?<![\w*])\*\*([^*]+)\*\*(?![\w*])")
 _NUMBER = re.compile(rf"[-+]?\$?(?:\d+/\d+|{DECIMAL})(?:\s*(?:%|percent\b))?")
 # What is denied is not offered: `not 10 but 12`.
 _DENIED = re.compile(rf"(?:\bnot|n't)\s+{_NUMBER.pattern}(?:\s*,?\s*\bbut\b)?(?=\s)")
@@ -123,6 +124,7 @@ def only_number(sentence: str) -> str | None:
 
 def _read(sentence: str) -> tuple[str, str | None]:
   """Returns what may hold the answer, and the prose in it; None if that says too much."""
+  sentence = _EMPHASIS.sub(r"\1", sentence)
   announced = [x for x in _ANNOUNCED.split(sentence)[1:] if _SHOWS_MATH.search(x)]
   text = _DENIED.sub(" ", announced[0] if announced else sentence).replace('\\"', '"')
   prose = _JOINED.sub(" ", text)

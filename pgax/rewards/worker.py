@@ -65,7 +65,7 @@ def main(control_fd: int) -> None:
 
 def _work(function: RewardFn, fd: int, memory: int) -> None:
   """Runs jobs in a worker process; never returns."""
-  status = 1
+  status, process = 1, os.getpid()
   try:
     os.setsid()  # so that processes which the function starts can be killed with it
     _die_with_parent()
@@ -78,7 +78,10 @@ def _work(function: RewardFn, fd: int, memory: int) -> None:
         except EOFError:
           status = 0
           break
-        connection.send_bytes(_answer(function, job, memory))
+        message = _answer(function, job, memory)
+        if os.getpid() != process:  # a fork that returned; its answer would be a second one
+          break
+        connection.send_bytes(message)
   finally:
     os._exit(status)  # skips the exit handlers, which belong to the server
 

@@ -24,8 +24,10 @@ class Sample:
     right: whether the completion is right; see `RewardResults.right`.
     finished: whether the completion ended before the length limit.
     tokens: text of every token.
-    logp: log-probability of every token under the policy, in nats.
-    advantages: advantage of every token; None if the completion was not trained on.
+    logp: log-probability of every token under the policy, in nats; None where it is not
+      finite.
+    advantages: advantage of every token, None where it is not finite; None if the
+      completion was not trained on.
   """
 
   prompt: str
@@ -35,8 +37,8 @@ class Sample:
   right: bool
   finished: bool
   tokens: list[str]
-  logp: list[float]
-  advantages: list[float] | None = None
+  logp: list[float | None]
+  advantages: list[float | None] | None = None
 
 
 def make_samples(
@@ -87,5 +89,5 @@ def make_samples(
   return samples[: max(limit, 0)]
 
 
-def _rounded(values: np.ndarray) -> list[float]:
-  return [round(float(x), 4) for x in values]
+def _rounded(values: np.ndarray) -> list[float | None]:
+  return [round(float(x), 4) if np.isfinite(x) else None for x in values]

@@ -7,8 +7,9 @@ if all of it can be read.
 
 import hashlib
 import json
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import jax
@@ -18,6 +19,10 @@ import orbax.checkpoint as ocp
 from pgax.errors import UserError
 
 DIGESTS = "SHA256SUMS"
+# File beside the folder of checkpoints with the number of the latest one.
+_RECORD = ".latest_checkpoint"
+_ITEMS = ("state", "data")  # folders of a checkpoint that hold nothing but its own files
+_NUMBER = re.compile(r"0|[1-9][0-9]*")
 _ASIDE = "damaged"  # folder of the run that damaged checkpoints are moved to
 
 
@@ -26,7 +31,7 @@ class DamagedCheckpointWarning(UserWarning):
 
 
 def write_digests(checkpoint: Path) -> None:
-  """Writes the digests of all files of a checkpoint, in one step.
+  """Writes the digests of all files of a checkpoint, in one step, and its number.
 
   Args:
     checkpoint: folder of a complete checkpoint.
@@ -36,6 +41,7 @@ def write_digests(checkpoint: Path) -> None:
   temporary = checkpoint / f".{DIGESTS}"
   temporary.write_text("".join(lines), encoding="utf-8")
   temporary.replace(checkpoint / DIGESTS)
+  _record(checkpoint.parent, int(checkpoint.name))
 
 
 def find_damage(checkpoint: Path) -> str:
@@ -64,6 +70,16 @@ def find_damage(checkpoint: Path) -> str:
       return f"{name} can't be read: {error.strerror}"
     except ValueError as error:  # a name with a null byte
       return f"{DIGESTS} names {name!r}: {error}"
+  return _unnamed(checkpoint, {name for _, _, name in lines})
+
+
+def _unnamed(checkpoint: Path, names: Collection[str]) -> str:
+  """Says which file the digests lack, for instance as their own file was cut off."""
+  for item in _ITEMS:
+    for path in sorted((checkpoint / item).rglob("*")):
+      name = str(path.relative_to(checkpoint))
+      if path.is_file() and not path.name.startswith(".") and name not in names:
+        return f"{DIGESTS} lacks {name}"
   return ""
 
 
@@ -77,9 +93,10 @@ def newest_good(folder: Path) -> int | None:
     The number of the checkpoint; None if there is no checkpoint at all.
 
   Raises:
-    UserError: if there are checkpoints, but every one of them is damaged.
+    UserError: if there are checkpoints, but every one of them is damaged; or if there were
+      and all are gone.
   """
-  damages = {}
+  damages, recorded = {}, _recorded(folder)
   for number in _numbers(folder):
     if not (damage := find_damage(folder / str(number))):
       if damages:
@@ -89,12 +106,24 @@ def newest_good(folder: Path) -> int | None:
           DamagedCheckpointWarning,
           stacklevel=2,
         )
+      elif recorded is not None and recorded > number:
+        warnings.warn(
+          f"checkpoint {folder / str(recorded)} is gone. Checkpoint {number} is the newest "
+          "one and is used; a run that continues does again what came after it",
+          DamagedCheckpointWarning,
+          stacklevel=2,
+        )
       return number
     damages[number] = damage
   if damages:
     raise UserError(
       f"{_describe(folder, damages)}. There is no good one left, and nothing was changed. "
       "Restore a copy of a checkpoint, or start again in a new workdir"
+    )
+  if recorded is not None:
+    raise UserError(
+      f"the run had checkpoint {recorded}, and {folder} holds none now; nothing was "
+      "changed. Restore a copy of a checkpoint, or start again in a new workdir"
     )
   return None
 
@@ -117,14 +146,37 @@ def set_aside_damaged(workdir: Path, folder: Path) -> int | None:
     if number == good:
       break
     target = _free_name(workdir / _ASIDE / str(number))
-    target.parent.mkdir(exist_ok=True)
-    (folder / str(number)).rename(target)
+    try:
+      target.parent.mkdir(exist_ok=True)
+      (folder / str(number)).rename(target)
+    except OSError as error:
+      raise UserError(
+        f"the damaged checkpoint {folder / str(number)} can't be moved to {target}: "
+        f"{error.strerror}. Move it out of its folder to continue"
+      ) from None
     warnings.warn(
       f"the damaged checkpoint {number} was moved to {target}",
       DamagedCheckpointWarning,
       stacklevel=2,
     )
+  if good is not None and _recorded(folder) not in (None, good):
+    _record(folder, good)
   return good
+
+
+def _record(folder: Path, number: int) -> None:
+  path = folder.parent / _RECORD
+  temporary = path.with_suffix(".tmp")
+  temporary.write_text(f"{number}\n", encoding="ascii")
+  temporary.replace(path)
+
+
+def _recorded(folder: Path) -> int | None:
+  """Number of the latest checkpoint that was saved; None if that is unknown."""
+  try:
+    return int((folder.parent / _RECORD).read_text(encoding="ascii"))
+  except (OSError, ValueError):  # runs of earlier versions have none
+    return None
 
 
 def _digest(path: Path) -> str:
@@ -134,10 +186,13 @@ def _digest(path: Path) -> str:
 
 def _numbers(folder: Path) -> list[int]:
   """Numbers of the checkpoints in a folder, the newest first."""
-  if not folder.is_dir():
+  try:
+    names = [path.name for path in folder.iterdir() if path.is_dir()]
+  except (FileNotFoundError, NotADirectoryError):
     return []
-  names = (path.name for path in folder.iterdir() if path.is_dir())
-  return sorted((int(x) for x in names if x.isascii() and x.isdigit()), reverse=True)
+  except OSError as error:
+    raise UserError(f"{folder} can't be read: {error.strerror}") from None
+  return sorted((int(x) for x in names if _NUMBER.fullmatch(x)), reverse=True)
 
 
 def _unreadable(checkpoint: Path) -> str:

@@ -1,6 +1,7 @@
 """JSON Lines files: one row per line, readable even if the writing process died."""
 
 import json
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -67,10 +68,19 @@ def warn_of_bad(path: Path, bad: Mapping[int, str]) -> None:
 
 def _row(line: str, valid: Callable[[dict], bool]) -> dict | None:
   try:
-    row = json.loads(line)
+    row = json.loads(line, parse_float=_number, parse_int=_number, parse_constant=_number)
+    if "\\u" in line:  # half of a pair of surrogates can't be written again
+      json.dumps(row, ensure_ascii=False).encode()
   except (ValueError, RecursionError):
     return None
   return row if isinstance(row, dict) and valid(row) else None
+
+
+def _number(text: str) -> float:
+  """Parses a number; those that JSON or a float doesn't have, such as NaN, are none."""
+  if not math.isfinite(value := float(text)):
+    raise ValueError(f"{text} is not finite")
+  return int(text) if text.lstrip("-").isdigit() else value
 
 
 def write_lines(path: Path, rows: Iterable[Mapping], mode: str = "a") -> None:

@@ -62,7 +62,7 @@ class FolderLock:
     beat_seconds: float = _BEAT_SECONDS,
   ):
     self._path, self._beat_seconds = folder / LOCK, beat_seconds
-    self._token, self._beats = uuid.uuid4().hex, 0
+    self._token, self._beats, self._process = uuid.uuid4().hex, 0, os.getpid()
     self._stopped, self._lost = threading.Event(), False
     self._thread: threading.Thread | None = None
     self._file, locked = _open(self._path)
@@ -78,24 +78,31 @@ class FolderLock:
       raise
 
   def check(self) -> None:
-    """Checks that the lock is still held.
+    """Checks that the lock is still held, and restores its file if that was removed.
 
     Raises:
-      UserError: if another process took it over, as this one had been silent for too long.
+      UserError: if another process took the folder over, as this one had been silent for
+        too long or its file was removed.
     """
+    if self._thread is not None:
+      self._lost = self._lost or self._is_taken()
+    if not (self._lost or _is_at(self._file, self._path)):
+      self._restore()
     if self._lost:
       raise UserError(
-        f"{_describe(self._path)} took the folder over while this process stood still; "
-        "nothing more is written to it"
+        f"{_describe(self._path)} took the folder over, as this process stood still or the "
+        f"file {self._path} was removed; nothing more is written to it"
       )
 
   def release(self) -> None:
-    """Releases the lock and removes its file."""
+    """Releases the lock and removes its file, unless another process holds it by now."""
+    if os.getpid() != self._process:  # a fork that ends by an exception passes here, too
+      return
     self._stopped.set()
     if self._thread is not None:
       self._thread.join()
-    if not self._lost:
-      with contextlib.suppress(OSError):  # for instance, the folder was removed
+    with contextlib.suppress(OSError):  # for instance, the folder was removed
+      if not self._lost and _is_at(self._file, self._path):
         self._path.unlink()
     os.close(self._file)
 
@@ -129,11 +136,26 @@ class FolderLock:
 
   def _beat(self) -> None:
     while not self._stopped.wait(self._beat_seconds):
-      holder = _read(self._path)
-      if holder and holder.get("token") != self._token:
+      if self._is_taken():
         self._lost = True
         return
-      self._write()
+      with contextlib.suppress(OSError):  # such as a full disk; `check` looks for others
+        self._write()
+
+  def _is_taken(self) -> bool:
+    holder = _read(self._path)
+    return bool(holder) and holder.get("token") != self._token
+
+  def _restore(self) -> None:
+    """Creates the file anew, unless the folder is gone or another process did."""
+    try:
+      file, _ = _open(self._path)
+    except (OSError, UserError):
+      self._lost = self._path.parent.is_dir()
+      return
+    os.dup2(file, self._file, inheritable=False)  # the kernel's lock goes with it
+    os.close(file)
+    self._write()
 
   def _write(self) -> None:
     self._beats += 1
@@ -249,7 +271,7 @@ def _has_ended(holder: dict) -> bool:
     os.kill(int(holder["process"]), 0)
   except ProcessLookupError:
     return True
-  except (KeyError, TypeError, ValueError, OSError):
+  except (KeyError, TypeError, ValueError, OverflowError, OSError):
     return False
   return False
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pgax.errors import UserError
 from pgax.learner.state import REINFORCEMENT, SUPERVISED, TrainState
 from pgax.runs.checkpoint import has_checkpoints, read_checkpoints
 
@@ -31,8 +32,17 @@ class Progress:
 
   @classmethod
   def from_json(cls, data: Mapping[str, Any]) -> "Progress":
-    """Reads the progress from a checkpoint's JSON data."""
-    return cls(**data[_KEY])
+    """Reads the progress from a checkpoint's JSON data.
+
+    Raises:
+      UserError: if the data has none.
+    """
+    try:
+      return cls(**data[_KEY])
+    except (KeyError, TypeError):
+      raise UserError(
+        f"the latest checkpoint does not say how far its run is; its data is {data!r:.200}"
+      ) from None
 
   def to_json(self) -> dict[str, Any]:
     """Returns JSON data to save with a checkpoint."""

@@ -143,6 +143,7 @@ def test_untied_embeddings():
     ({"head_dim": 7}, "head_dim is 7; it must be even"),
     ({"rope_theta": 0.0}, "rope_theta is 0.0"),
     ({"num_layers": 0}, "num_layers is 0; it must be at least 1"),
+    ({"vocab_size": 2**31}, "vocab_size is 2147483648; it must be .* below 2147483648"),
   ],
 )
 def test_bad_sizes(changes, message):

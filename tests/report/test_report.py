@@ -31,6 +31,12 @@ def sample(**changes):
   } | changes
 
 
+def test_numbers_that_were_not_finite_have_no_color():
+  page = completion_html(sample(logp=[-0.1, None, None], advantages=[None, 2.0, None]))
+  assert page.count("--l:") == 1 and page.count("--a:") == 1
+  assert 'style="" title=""' in page
+
+
 def test_curves_draw_what_was_measured():
   figure = draw_curves(ROWS, "title")
   assert len(figure.axes) == len(PANELS) and figure.get_suptitle() == "title"

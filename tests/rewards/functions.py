@@ -54,6 +54,10 @@ def by_command(prompt, completion, ground_truth, metadata) -> dict[str, float]:
       signal.setitimer(signal.ITIMER_REAL, 0.02)
     case ["late"]:  # a thread ends the process during the next job
       threading.Thread(target=_end_later, daemon=True).start()
+    case ["fork"]:  # both processes return
+      if not os.fork():
+        time.sleep(0.03)
+        return {"reward": 7.0}
     case ["slow"]:
       time.sleep(0.1)
     case ["allocate", size]:

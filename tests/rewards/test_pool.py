@@ -55,11 +55,12 @@ def test_many_bad_jobs_in_one_call(pool):
   assert [x.reason for x in outcomes] == expected
 
 
-@pytest.mark.parametrize("left", ["alarm", "late"])
+@pytest.mark.parametrize("left", ["alarm", "late", "fork"])
 def test_what_a_job_leaves_behind_costs_no_other_completion(left):
   with Pool(by_command, workers=1, timeout_seconds=60.0) as pool:
     outcomes = pool(jobs(*[left, "slow"] * 3, "a"))
   assert [x.reason for x in outcomes] == [""] * 7
+  assert 7.0 not in [x.scores["reward"] for x in outcomes]  # that of a fork
 
 
 def test_a_job_is_tried_again_only_if_its_worker_was_used(tmp_path):

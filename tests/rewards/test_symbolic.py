@@ -142,6 +142,10 @@ RIGHT = [
   ("25\\%", "25%"),
   ("25", "Therefore, the price grows by 25%."),
   ("x = 5", "$x = 2 + 3 = 5$"),
+  *[("5", text) for text in ("= 5", "$= 5$", "**5**", "**$5.00**", "**Five is 5.**")],
+  ("5", "The answer is **5** apples."),
+  ("5", "\\boxed{\\text{5 apples}}"),
+  ("\\text{blue}", "**blue**"),
 ]
 WRONG = [
   ("1/3", "0.33"),
@@ -170,6 +174,8 @@ DISHONEST = [
   ("4", "The final answer is 3. The final answer is 4."),
   ("6", "five and 6"),
   *[("5", text) for text in ("not 5", "5 or more", "at least 5", "5 million", "minus 5")],
+  *[("5", text) for text in ("**not 5**", "**4** or **5**", "**-5**", "= 4 = 5", "!= 5")],
+  *[("15", text) for text in ("1**5**", "**1**5", "=", "****", "**15", "\\text{not 15}")],
   *[("5", text) for text in ("x", "x=x", "any number", "?", "5?", ".*", "*", "answer")],
   *[("5", text) for text in ("\\emptyset", "\\{\\}", "\\infty", "nan", "\\frac{0}{0}")],
   *[

@@ -1,5 +1,7 @@
 """Scoring on the host: names, unscorable completions, metrics and samples."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ from pgax.rewards.pool import InProcess
 from pgax.rollout.metrics import rollout_metrics
 from pgax.rollout.samples import make_samples
 from pgax.rollout.scoring import score_rollout
+from pgax.runs.json_lines import write_lines
+from pgax.runs.loggers import read_samples
 from pgax.types import Example
 from tests import tiny
 
@@ -83,6 +87,17 @@ def test_nothing_scorable_has_no_mean():
   )
   metrics = rollout_metrics(ROLLOUT, results)
   assert np.isnan(metrics["reward/mean"]) and metrics["reward/unscorable"] == 1
+
+
+def test_samples_of_a_step_that_is_not_finite_can_be_written(tmp_path):
+  results = score_rollout(InProcess(final_answer), TOKENIZER, PROMPTS, ROLLOUT)
+  rollout = ROLLOUT.replace(logp=ROLLOUT.logp.at[0].set(np.nan))
+  samples = make_samples(TOKENIZER, PROMPTS, rollout, results, ROLLOUT.logp / 0.0)
+  rows = [{"step": 1, "split": "train"} | dataclasses.asdict(x) for x in samples]
+  write_lines(tmp_path / "samples.jsonl", rows)
+  assert read_samples(tmp_path) == rows
+  assert {x for row in rows for x in row["advantages"]} == {None}
+  assert {x is None for row in rows[:4] for x in row["logp"]} == {True}
 
 
 def test_samples_are_aligned():

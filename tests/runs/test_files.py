@@ -162,7 +162,11 @@ def test_config_is_written_whole(tmp_path):
   assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
-BAD_METRICS = ["{}", "[]", "null", "{", "\0", '{"step": "2"}', '{"step": 2, "loss": "x"}']
+BAD_METRICS = [
+  *("{}", "[]", "null", "{", "\0", '{"step": "2"}', '{"step": 2, "loss": "x"}'),
+  *(f'{{"step": 2, "loss": {x}}}' for x in ("NaN", "-Infinity", "1e999", "1" + "0" * 400)),
+  '{"step": 2, "\\ud800": 1}',
+]
 
 
 @pytest.mark.parametrize("bad", BAD_METRICS)

@@ -147,3 +147,40 @@ def test_an_empty_folder_of_checkpoints_is_no_damage(tmp_path):
 def test_sha256sum_reads_the_digests(run):
   command = ["sha256sum", "--check", "--strict", "--quiet", DIGESTS]
   assert not subprocess.run(command, cwd=run / "checkpoints" / "20").returncode
+
+
+def test_a_run_whose_checkpoints_are_gone_does_not_start_again(run):
+  shutil.rmtree(run / "checkpoints" / "20")
+  with pytest.warns(DamagedCheckpointWarning, match=r"20 is gone. Checkpoint 10 is"):
+    assert newest_good(run / "checkpoints") == 10
+  shutil.rmtree(run / "checkpoints" / "10")
+  for _ in range(2):
+    with pytest.raises(UserError, match="the run had checkpoint 20, and .* holds none now"):
+      Checkpoints(run)
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)
+    assert not (run / "checkpoints").exists()
+
+
+def test_digests_that_were_cut_off_are_found(run):
+  checkpoint = run / "checkpoints" / "20"
+  lines = (checkpoint / DIGESTS).read_text().splitlines(keepends=True)
+  (checkpoint / DIGESTS).write_text("".join(lines[:4]))
+  assert find_damage(checkpoint).startswith(f"{DIGESTS} lacks ")
+
+
+def test_other_names_are_no_checkpoints(run):
+  shutil.copytree(run / "checkpoints" / "10", run / "checkpoints" / "030")
+  (run / "checkpoints" / "40").touch()
+  with warnings.catch_warnings(action="error", category=DamagedCheckpointWarning):
+    checkpoints = Checkpoints(run)
+  assert checkpoints.latest() == 20
+
+
+def test_a_damaged_one_that_cannot_be_moved(run):
+  _flip(run / "checkpoints" / "20" / "state" / "_METADATA")
+  (run / "damaged").touch()
+  with (
+    pytest.warns(DamagedCheckpointWarning),
+    pytest.raises(UserError, match=r"can't be moved to .*damaged/20: File exists. Move"),
+  ):
+    Checkpoints(run)

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -120,6 +121,42 @@ def test_whoever_lost_the_lock_stops_writing(tmp_path):
     with pytest.raises(UserError, match="process 5 on elsewhere took the folder over"):
       lock.check()
   assert (tmp_path / LOCK).exists()  # it is the other one's now
+
+
+@pytest.mark.parametrize("kind", ["local", "shared"])
+def test_a_file_that_was_removed_is_restored(tmp_path, kind):
+  with lock_of(tmp_path, kind) as lock:
+    (tmp_path / LOCK).unlink()
+    lock.check()
+    with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
+      lock_of(tmp_path, kind)
+    lock.check()
+  assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["local", "shared"])
+def test_of_two_holders_after_a_removal_the_first_stops(tmp_path, kind):
+  first = lock_of(tmp_path, kind)
+  (tmp_path / LOCK).unlink()
+  with lock_of(tmp_path, kind) as second:
+    with pytest.raises(UserError, match="took the folder over, as .* was removed"):
+      first.check()
+    first.release()
+    second.check()
+    assert (tmp_path / LOCK).exists()  # the first one left it alone
+
+
+@pytest.mark.parametrize("kind", ["local", "shared"])
+def test_a_fork_that_fails_releases_nothing(tmp_path, kind):
+  with lock_of(tmp_path, kind) as lock:
+    with warnings.catch_warnings(action="ignore"):  # JAX has threads
+      process = os.fork()
+    if not process:
+      lock.release()
+      os._exit(0)
+    os.waitpid(process, 0)
+    assert (tmp_path / LOCK).exists()
+    lock.check()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"process": "x"}', "\0\xff"])

@@ -173,3 +173,23 @@ def test_mlflow_begins_a_new_run_in_another_store(tmp_path, monkeypatch):
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/{store}.db")
     metrics = client.get_run(run_id).data.metrics
     assert metrics == {"reward/format_ok_": 1.0, "eval/pass_at_1": 0.5}
+
+
+BAD_CSV = [b"x,1\n", b"1.5,1\n", b"\xff,\xfe\n", b"9" * 200_000 + b",1\n"]
+
+
+@pytest.mark.parametrize("bad", BAD_CSV, ids=range(4))
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_damaged_csv_stops_no_run(tmp_path, bad, place):
+  log = Csv(tmp_path, {})
+  for step in (1, 2):
+    log.scalars(step, {"loss": 1.0})
+  path = tmp_path / "metrics.csv"
+  lines = path.read_bytes().splitlines(keepends=True)
+  path.write_bytes(b"".join([*lines[:place], bad, *lines[place:]]))
+  before = path.read_bytes()
+  Csv(tmp_path, {"": 2}).scalars(3, {"loss": 2.0})
+  assert (tmp_path / "damaged" / "metrics.csv").read_bytes() == before
+  steps = [line.partition(b",")[0] for line in path.read_bytes().splitlines()[1:]]
+  lost = 0 if place or bad is BAD_CSV[-1] else 2  # if the header is another one
+  assert steps == [b"1", b"2", b"3"][lost:]

@@ -1,18 +1,22 @@
 """Metrics as CSV files, for spreadsheets and data frames."""
 
 import csv
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pgax.runs.loggers.protocol import by_stage
+
+_DAMAGED = "damaged"  # folder of the run
 
 
 class Csv:
   """Writes `metrics.csv` and `supervised.csv`, one column per metric.
 
   A file is written anew when a metric appears for the first time; otherwise rows are
-  appended. Metrics that a step does not have are empty.
+  appended. Metrics that a step does not have are empty. A run that continues leaves out
+  rows that can't be read, and keeps such a file in the folder `damaged`.
 
   Args:
     workdir: folder of the run.
@@ -22,9 +26,13 @@ class Csv:
   def __init__(self, workdir: Path, last_steps: Mapping[str, int]):
     self._workdir, self._columns = workdir, {}
     for stage, last in last_steps.items():
-      rows = [row for row in self._read(stage) if int(row["step"]) <= last]
-      if self._path(stage).exists():
-        self._rewrite(stage, rows)
+      path, rows = self._path(stage), self._read(stage)
+      good = [row for row in rows if (row.get("step") or "").isdecimal()]
+      if len(good) < len(rows):
+        (workdir / _DAMAGED).mkdir(exist_ok=True)
+        shutil.copyfile(path, workdir / _DAMAGED / path.name)
+      if path.exists():
+        self._rewrite(stage, [row for row in good if int(row["step"]) <= last])
 
   def start(self, config: Mapping[str, Any]) -> None:
     """Does nothing: a file is created by its first metrics."""
@@ -58,9 +66,9 @@ class Csv:
     path = self._path(stage)
     if not path.exists():
       return []
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
       # A killed process may have left a row unfinished.
-      return [row for row in csv.DictReader(file) if None not in row.values()]
+      return [row for row in _rows(file) if None not in row.values()]
 
   def _rewrite(self, stage: str, rows: Sequence[Mapping[str, Any]]) -> None:
     columns = list(dict.fromkeys(["step", *(name for row in rows for name in row)]))
@@ -71,3 +79,15 @@ class Csv:
       writer.writerows(rows)
     temporary.replace(self._path(stage))
     self._columns[stage] = columns
+
+
+def _rows(file: TextIO) -> Iterator[dict]:
+  """Reads rows; one that is no CSV is empty."""
+  reader = csv.DictReader(file)
+  while True:
+    try:
+      yield next(reader)
+    except csv.Error:  # such as a field of 200,000 characters
+      yield {}
+    except StopIteration:
+      return

@@ -72,4 +72,6 @@ def _is_number(value: object) -> bool:
 
 
 def _are_numbers(values: object, count: int) -> bool:
-  return isinstance(values, list) and len(values) == count and all(map(_is_number, values))
+  if not isinstance(values, list) or len(values) != count:
+    return False
+  return all(x is None or _is_number(x) for x in values)  # None if it was not finite
