@@ -14,7 +14,8 @@ def check_at_least(config: object, minimum: float, *names: str) -> None:
 
   Args:
     config: dataclass of the settings; those annotated `int` must be whole numbers.
-    minimum: smallest value that is allowed.
+    minimum: smallest value that is allowed. Whole numbers must be below `2**31`, too, since
+      shapes and counters have 32 bits.
     *names: names of the settings.
 
   Raises:
@@ -29,6 +30,8 @@ def check_at_least(config: object, minimum: float, *names: str) -> None:
       raise ValueError(f"{name} is {value!r}; it must be a {whole}number")
     if not minimum <= value < math.inf:  # also rejects nan
       raise ValueError(f"{name} is {value}; it must be at least {minimum}, and finite")
+    if kind is numbers.Integral and value >= 2**31:
+      raise ValueError(f"{name} is {value}; it must be below 2**31")
 
 
 def check_at_most(config: object, maximum: float, *names: str) -> None:

@@ -27,5 +27,15 @@ def test_the_first_bad_setting_is_named(value):
     check_at_least(Config(1, value), 1, "steps", "rate")
 
 
+def test_whole_numbers_have_32_bits():
+  @dataclasses.dataclass
+  class Whole:
+    steps: int
+
+  check_at_least(Whole(2**31 - 1), 1, "steps")
+  with pytest.raises(ValueError, match=r"steps is 2147483648; it must be below 2\*\*31"):
+    check_at_least(Whole(2**31), 1, "steps")
+
+
 def test_a_user_error_is_a_value_error():
   assert issubclass(UserError, ValueError)

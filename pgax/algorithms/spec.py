@@ -7,6 +7,7 @@ from typing import Literal
 import jax.numpy as jnp
 
 from pgax.algorithms.reference import reads_reference
+from pgax.errors import check_at_most
 from pgax.ops import advantages, kl
 from pgax.types import (
   AdvantageFn,
@@ -19,6 +20,8 @@ from pgax.types import (
   SurrogateFn,
   ValueLossFn,
 )
+
+_MAX_PASSES = 1000  # far beyond any use; the order of every pass is an array
 
 
 def _check_choice(name: str, value: object, *options: object) -> None:
@@ -205,6 +208,7 @@ class Algorithm:
         f"epochs is {self.epochs} and minibatches is {self.minibatches}; both must be at "
         "least 1"
       )
+    check_at_most(self, _MAX_PASSES, "epochs", "minibatches")
     if not all(map(callable, self.shaping)):
       raise ValueError(f"shaping is {self.shaping!r}; it must be a tuple of functions")
     if self.greedy_baseline and self.shaping:

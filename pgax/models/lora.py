@@ -41,8 +41,10 @@ class LoraConfig:
 
   def __post_init__(self):
     object.__setattr__(self, "targets", tuple(self.targets))  # a list has no hash
-    if self.rank < 0:
-      raise ValueError(f"lora.rank is {self.rank}; it must be at least 0")
+    if not isinstance(self.rank, int) or self.rank < 0:
+      raise ValueError(
+        f"lora.rank is {self.rank!r}; it must be at least 0, and a whole number"
+      )
     if not 0 < self.alpha < math.inf:
       raise ValueError(f"lora.alpha is {self.alpha}; it must be positive and finite")
     if not self.targets:

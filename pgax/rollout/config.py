@@ -133,9 +133,9 @@ class ScoringConfig:
   max_unscorable: float = 1.0
 
   def __post_init__(self):
-    check_at_least(self, 0, "workers", "worker_memory")
+    check_at_least(self, 0, "workers")
     check_at_most(self, _MAX_WORKERS, "workers")
-    if 0 < self.worker_memory < _LEAST_MEMORY:
+    if not (self.worker_memory == 0 or _LEAST_MEMORY <= self.worker_memory < 2**63):
       raise ValueError(
         f"worker_memory is {self.worker_memory}; it is in bytes and must be at least "
         f"{_LEAST_MEMORY}, or 0 for no limit"

@@ -120,8 +120,6 @@ class RunConfig:
       if dataclasses.is_dataclass(field.default) and not isinstance(value, cls):
         raise ValueError(f"{field.name} is {value!r}; it must be of type {cls.__name__}")
     check_at_least(self, 0, "seed", "steps")
-    if self.seed >= 2**31:  # shuffles take 32 bits, one of which is the stage
-      raise ValueError(f"seed is {self.seed}; it must be below 2**31")
     check_at_least(self, 1, "samples_every", "max_skipped")
     if self.model_path and self.init_from_run:
       raise ValueError(

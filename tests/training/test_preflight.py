@@ -226,6 +226,11 @@ def test_settings_of_parts():
     (lambda: EvaluationConfig(temperature=1e-40), "temperature is 1e-40; .* be 0, or"),
     (lambda: OptimizerConfig(learning_rate=1e30), "learning_rate is 1e\\+30; .* most 10"),
     (lambda: OptimizerConfig(weight_decay=11.0), "weight_decay is 11.0; .* most 10"),
+    (lambda: algorithms.grpo(epochs=10**11), "epochs is 100000000000; .* most 1000"),
+    (lambda: LoraConfig(rank=2.5), "lora.rank is 2.5; .* a whole number"),
+    (lambda: OptimizerConfig(warmup_steps=10**13), r"it must be below 2\*\*31"),
+    (lambda: EvaluationConfig(every=10**21), r"it must be below 2\*\*31"),
+    (lambda: ScoringConfig(worker_memory=2**64), "worker_memory is 18446744073709551616"),
     (lambda: ScoringConfig(workers=100_000), "workers is 100000; .* at most 1024"),
     (
       lambda: tiny.OptimizerConfig(b2=1.0),
