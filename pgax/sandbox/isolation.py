@@ -128,8 +128,8 @@ def change_root(disk: int) -> None:
   # Any folder serves that nothing is bound from; other processes see no change in it.
   root = "/proc"
   _mount("none", "/", None, _RECURSIVE | _PRIVATE)
-  size = 2**20 + os.fstat(0).st_size
-  _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, f"size={size},mode=755")
+  options = f"size={_input_size()},mode=755"
+  _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, options)
   for name in ("lib", "lib64", "bin"):
     path = f"/{name}"
     if os.path.islink(path):
@@ -142,7 +142,7 @@ def change_root(disk: int) -> None:
       _bind(root, path)
   for name in ("null", "zero", "urandom"):
     _bind(root, f"/dev/{name}")
-  _copy_stdin(root)
+  _add_devices(root)
   if python != sys.base_prefix and not os.path.exists(root + sys.base_prefix):
     os.makedirs(os.path.dirname(root + sys.base_prefix), exist_ok=True)
     os.symlink(python, root + sys.base_prefix)
@@ -160,20 +160,27 @@ def _size(disk: int) -> str:
 
 
 def finish_bubblewrap(disk: int) -> None:
-  """Does what bubblewrap cannot: limits the number of files and provides `/dev/stdin`.
+  """Does what bubblewrap cannot: limits the number of files and provides more devices.
 
   Args:
     disk: number of bytes that can be written in `FOLDER`.
   """
   flags = _REMOUNT | _NO_SUID | _NO_DEVICES
   _mount("none", FOLDER, None, flags, _size(disk))
-  _copy_stdin("")
+  _mount("none", "/dev", None, flags, f"size={_input_size()}")
+  _add_devices("")
   _mount("none", "/dev", None, flags | _READ_ONLY)
   os.chdir(FOLDER)
 
 
-def _copy_stdin(root: str) -> None:
-  """Makes the standard input readable as a file, as `/dev/stdin` is elsewhere."""
+def _input_size() -> int:
+  """Returns the bytes that a file system needs for the standard input and small files."""
+  return 2**20 + os.fstat(0).st_size
+
+
+def _add_devices(root: str) -> None:
+  """Provides `/dev/stdin` as a file, and `/dev/shm`, which locks of thread pools need."""
+  os.symlink(FOLDER, f"{root}/dev/shm")  # so that its files count too
   with open(f"{root}/dev/stdin", "wb") as file:
     file.write(os.pread(0, os.fstat(0).st_size, 0))
 

@@ -64,6 +64,20 @@ class _Source:
     return self._code
 
 
+def _source(code: str) -> bytes:
+  """Writes a program to `solution.py`, which it may read or import, and returns its bytes.
+
+  A mark of the encoding counts in bytes alone.
+  """
+  data = code.encode("utf-8", "surrogatepass")
+  try:
+    with open("solution.py", "wb") as file:
+      file.write(data)
+  except OSError:
+    pass  # larger than any file may be here
+  return data
+
+
 def _new_main(code: str) -> dict:
   """Replaces the main module and returns the variables of the new one."""
   for name in [name for name in sys.modules if name.partition(".")[0] == "pgax"]:
@@ -71,6 +85,7 @@ def _new_main(code: str) -> dict:
   main = types.ModuleType("__main__")
   main.__file__ = os.path.join(os.getcwd(), "solution.py")
   main.__loader__, main.__builtins__ = _Source(code), sys.modules["builtins"]
+  main.__annotations__, main.__cached__ = {}, None
   sys.modules["__main__"] = main
   sys.argv, sys.path[:0] = ["solution.py"], [os.getcwd()]
   return vars(main)
@@ -182,4 +197,4 @@ if __name__ == "__main__":
   if _function:
     _serve(_function)
   # Here, and not in a function, so that recursion is as deep as in a program of its own.
-  exec(compile(_task["code"], "solution.py", "exec"), _new_main(_task["code"]))
+  exec(compile(_source(_task["code"]), "solution.py", "exec"), _new_main(_task["code"]))

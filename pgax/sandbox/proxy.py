@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pgax.sandbox.channel import ChannelError, decode, encode, receive, send
 from pgax.sandbox.operators import BINARY, COMPARISONS, UNARY
-from pgax.sandbox.usage import DATA_NAMES
+from pgax.sandbox.standard import DATA_NAMES
 
 # Origin of an object. The tests alone decide it, except that a
 # "class" must be one for the candidate as well:

@@ -13,6 +13,7 @@ LIMITS = Limits(seconds=10.0)
 
 # Answers every question with what its class says, and every operation with itself.
 LIES = """
+import collections
 YES = ("__eq__ __lt__ __le__ __gt__ __ge__ __contains__ __bool__ startswith endswith "
        "issuperset issubset isdisjoint isdigit isupper islower isalpha is_integer "
        "equals matches isidentifier is_nan same_quantum __instancecheck__").split()
@@ -52,6 +53,8 @@ class Set(set): issuperset = __contains__ = __sub__ = __eq__ = T.__eq__
 class List(list): __contains__ = __eq__ = T.__eq__; count = T.count
 class Dict(dict): __contains__ = __eq__ = T.__eq__; get = lambda self, key, *d: EVERYTHING
 EVERYTHING = T()
+Methods = collections.namedtuple("Methods", "startswith issuperset count real")
+def methods(*a): return Methods(T.union, T.union, lambda *a: 0, T())
 def text(*a): return Text("x")
 def number(*a): return Number(99)
 def members(*a): return Set()
@@ -138,6 +141,9 @@ Solution().itself(9).startswith('x')
 Point(1, 2).x == 1 and Point(1, 2) == Point(3, 4)
 Point(1, 2) == 5
 Point(1, 2) < 5
+methods(2).startswith('ab')
+methods(2).issuperset({1, 2})
+methods(2).count(3) == 0
 text(2).startswith('ab')
 text(2) == 'ab'
 abs(number(2) - 26) < .01
