@@ -81,7 +81,9 @@ class _Visitor:
   def evidence(self, node: ast.AST) -> set[str]:
     """Returns the names that a node of the tree shows to be classes."""
     match node:
-      case ast.Attribute(value=ast.Name(id=name)) if name not in self.objects:
+      case ast.Attribute(value=ast.Name(id=name), attr=attribute) if (
+        name not in self.objects and not attribute.startswith("__")
+      ):
         return {name}
       case ast.Attribute(value=value, attr=attribute) if attribute not in DATA_NAMES:
         return self._made_by(value)
