@@ -4,7 +4,6 @@ Both processes have their own. A name in a result stands for a builtin type alon
 else would let the tested code choose what a test calls in the process that judges.
 """
 
-import importlib
 import itertools
 import sys
 from collections.abc import Callable
@@ -75,7 +74,8 @@ def named_function(module: str, name: str) -> Any:
   Raises:
     ImportError, AttributeError: if there is none.
   """
-  value = importlib.import_module(module)
+  __import__(module)
+  value = sys.modules[module]
   for part in name.split("."):
     value = getattr(value, part)
   return value
