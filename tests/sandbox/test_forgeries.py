@@ -389,18 +389,3 @@ def test_honest_code_passes():
 )
 def test_other_forgeries_and_faults_fail(code, test):
   assert count(code, [test]) == 0
-
-
-@pytest.mark.parametrize(
-  "code",
-  [
-    "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()",
-    "import atexit, time\natexit.register(time.sleep, 60)",
-    "import __main__, sys\nassert __main__ is sys.modules[__name__]",
-    "if __name__ == '__main__': input()",
-    "import sys\nsys.stdout.close()",
-    "print('noise' * 1000)",
-  ],
-)
-def test_what_code_does_at_its_top_level_does_not_fail_it(code):
-  assert count(f"{code}\ndef f(x): return x + 1", ["assert f(2) == 3"]) == 1
