@@ -25,7 +25,7 @@ _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC = 1, 2, 4, 8
 _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 32, 4096, 16384, 1 << 18
 _DETACH = 2
 _DIE_WITH_PARENT, _DUMPABLE, _KEEP_CAPABILITIES, _NO_NEW_PRIVILEGES = 1, 4, 8, 38
-_READ_ALL = 1 << 2  # CAP_DAC_READ_SEARCH
+READ_ALL, KILL = 1 << 2, 1 << 5  # CAP_DAC_READ_SEARCH, CAP_KILL
 _CAPABILITY_VERSION = 0x20080522
 # The working folder inside the sandbox. It hides any outside folder of the same name.
 FOLDER = "/pgax-sandbox"
@@ -218,29 +218,30 @@ def set_limits(
     _libc.mallopt(_MAX_ARENAS, 1)
 
 
-def drop_privileges(user: int, read_all: bool = False) -> None:
-  """Drops all capabilities; root becomes a user that owns nothing.
+def drop_privileges(user: int, kept: int = 0) -> None:
+  """Drops all capabilities but a few; root becomes a user that owns nothing.
 
   Args:
     user: number that distinguishes this sandbox's user from those of other sandboxes. If
       it is negative, root stays root.
-    read_all: whether a process of root keeps the capability to read all files. It needs
-      this if other users cannot read Python's own files.
+    kept: capabilities that a process of root keeps if it has them: `READ_ALL` if other
+      users cannot read Python's own files; `KILL` if the death of this process must end
+      one of another user.
   """
   _control(_NO_NEW_PRIVILEGES, 1)
-  capabilities = _READ_ALL if read_all and os.geteuid() == 0 else 0
+  header, data = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+  if kept and os.geteuid() == 0:
+    _check(_libc.capget(header, data), "capget")
+  kept &= data[1]  # those that are permitted
   if os.geteuid() == 0 and user >= 0:
-    _control(_KEEP_CAPABILITIES, int(read_all))
+    _control(_KEEP_CAPABILITIES, int(kept != 0))
     os.setgroups([])
     try:
       _become(_FIRST_USER + user)
     except OSError:  # the container maps only a range of users
       _become(_NOBODY)
   if sys.platform == "linux":
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _check(
-      _libc.capset(header, (ctypes.c_uint32 * 6)(capabilities, capabilities)), "capset"
-    )
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)(kept, kept)), "capset")
 
 
 def _become(user: int) -> None:

@@ -112,7 +112,7 @@ def _refuse_processes() -> None:
   _posixsubprocess.fork_exec = refuse
 
 
-def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
+def _fork(isolation: types.ModuleType, fds: list[int], kept: int = 0) -> None:
   """Returns in a new process; the caller waits for it and exits with its status."""
   process = os.fork()
   if not process:
@@ -123,7 +123,7 @@ def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
   # The first process of a namespace receives only those signals that it handles.
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   isolation.hide_memory()
-  isolation.drop_privileges(-1)
+  isolation.drop_privileges(-1, kept)
   isolation.die_with_parent()  # a change of privileges clears this setting
   while True:
     ended, status = os.wait()  # this process adopts orphans too
@@ -137,7 +137,7 @@ def _isolate(task: dict, fds: list[int]) -> None:
 
   isolation.die_with_parent()
   system_calls.leave_keyring()
-  limits, user, read_all = task["limits"], os.getpid(), False
+  limits, user, kept, to_kill = task["limits"], os.getpid(), 0, 0
   if task["level"] == "namespaces":
     # In a user namespace, the two waiting processes belong to the same user.
     limits["processes"] += 2 * isolation.unshare()
@@ -152,10 +152,11 @@ def _isolate(task: dict, fds: list[int]) -> None:
     limits["processes"] += isolation.other_tasks()
     if os.geteuid() == 0:
       os.chmod(".", 0o777)
-    read_all = not isolation.readable_by_others(os.__file__)
-  _fork(isolation, fds)
+    kept = 0 if isolation.readable_by_others(os.__file__) else isolation.READ_ALL
+    to_kill = isolation.KILL  # without a namespace, whose first process ends all others
+  _fork(isolation, fds, to_kill)
   isolation.set_limits(**limits)
-  isolation.drop_privileges(user, read_all)
+  isolation.drop_privileges(user, kept)
   isolation.die_with_parent()  # becoming another user clears this setting
   if system_calls.restrict_calls():
     _refuse_processes()
