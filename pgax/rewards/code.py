@@ -61,14 +61,17 @@ class Code:
 
   What the completion returns must be plain data wherever a value of the test decides
   between right and wrong. Plain data are Python's builtin types and, of the standard
-  library, those of `collections`, `datetime`, `decimal`, `fractions` and `array`. Only
+  library, those of `collections`, `datetime`, `decimal`, `fractions` and `array`, and
+  builtin types themselves, such as `int`. Only
   objects that the test creates, from a class that the completion defines and the tests use
   as a class, are exempt; see `sandbox.usage.classes`.
 
   Unsupported in tests (the test fails, or raises ValueError if this can be detected without
   what the code returns):
 
-  - passing functions or objects of the test's own classes as arguments;
+  - passing functions or objects of the test's own classes as arguments, except for
+    functions and types of the standard library; iterators are passed as their items;
+  - reading what the code prints, and replacing what it reads or calls, as mocks do;
   - comparing other objects of the completion with `==`, also as elements of sets;
   - other objects in arithmetic, in `<`, after `in` unless they can be iterated, and methods
     of theirs that plain data has too, like `startswith`, unless they take no argument and
@@ -77,7 +80,11 @@ class Code:
   - a class of the completion in `except`, and members of its enumerations;
   - a `with` statement in which an object of the completion suppresses or reads an
     exception;
-  - reading, through another variable, a change that the code made inside an argument.
+  - reading, through another variable, a change that the code made inside an argument, and
+    changing plain data inside one of its objects, as in `Stack().items.append(1)`;
+  - coroutines, and what `inspect` says about functions of the completion.
+
+  A test that gives to `eval` what the completion returns runs that as its own code.
 
   An exempt object answers for itself: if a class is equal to whatever is of its own kind,
   `P(1) == P(2)` passes.

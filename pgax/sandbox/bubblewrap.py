@@ -32,7 +32,7 @@ def bubblewrap_command(program_folder: str, disk: int) -> list[str]:
   for folder in folders:
     command += ["--ro-bind", folder, folder]
   # No `--dev`, whose `/dev/shm` is writable without a limit.
-  command += ["--size", str(disk), "--tmpfs", "/dev"]
+  command += ["--size", str(2**20), "--tmpfs", "/dev"]  # until it is known what it holds
   for name in ("null", "zero", "urandom"):
     command += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
   command += ["--size", str(disk), "--tmpfs", FOLDER, "--remount-ro", "/"]

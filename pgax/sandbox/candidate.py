@@ -4,12 +4,15 @@ No other process trusts this one, because the tested code can modify all of it.
 """
 
 import builtins
+import collections
+import json
 import operator
 import sys
 import types
 from typing import Any
 
 from pgax.sandbox.channel import decode, encode, receive, send
+from pgax.sandbox.named import named_function
 from pgax.sandbox.operators import BINARY, COMPARISONS, UNARY
 
 _BUILTINS = {
@@ -39,6 +42,7 @@ _BUILTINS = {
 
 
 _NAME = "solution"
+_MAX_TEXT = 500  # characters of the message of an exception
 
 
 def serve(code: str, requests: int, responses: int) -> None:
@@ -66,8 +70,8 @@ def serve(code: str, requests: int, responses: int) -> None:
       value = namespace[request["name"]]
       return {"value": encode(value, refer), "class": isinstance(value, type)}
     target = objects[request["target"]]
-    args = decode(request["args"], objects.__getitem__)
-    kwargs = decode(request["kwargs"], objects.__getitem__)
+    args = decode(request["args"], objects.__getitem__, named_function)
+    kwargs = decode(request["kwargs"], objects.__getitem__, named_function)
     match request["op"]:
       case "attribute":
         result = getattr(target, *args)
@@ -77,6 +81,8 @@ def serve(code: str, requests: int, responses: int) -> None:
         result = target(*args, **kwargs)
     # The call may have modified its arguments in place.
     arguments = {"args": encode(args, refer), "kwargs": encode(kwargs, refer)}
+    if (same := _argument(result, args, kwargs)) is not None:
+      return {"argument": same} | arguments
     if request["op"] == "create" and type(result).__module__ == _NAME:
       return {"value": {"reference": refer(result)}} | arguments
     return {"value": encode(result, refer)} | arguments
@@ -90,11 +96,28 @@ def serve(code: str, requests: int, responses: int) -> None:
     send(responses, response)
 
 
-def _describe(error: BaseException) -> list[str]:
-  """Returns the nearest builtin class of an exception and its message."""
+def _argument(result: Any, args: list, kwargs: dict) -> int | str | None:
+  """Returns the position or the name of the argument that a call returned, if any did."""
+  if type(result) not in (list, dict, set, bytearray, collections.deque):
+    return None
+  named = [*enumerate(args), *kwargs.items()]
+  return next((name for name, value in named if value is result), None)
+
+
+def _describe(error: BaseException) -> list:
+  """Returns the nearest builtin class of an exception, its message and its arguments."""
   classes = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
   names = [name for name in classes if hasattr(builtins, name)]
   try:
-    return [names[0], str(error)[:500]]
+    text = str(error)[:_MAX_TEXT]
   except BaseException:
-    return [names[0], ""]
+    text = ""
+  try:
+    args = encode(list(error.args), _refuse)
+    return [names[0], text, args if len(json.dumps(args)) < 2 * _MAX_TEXT else None]
+  except BaseException:
+    return [names[0], text, None]
+
+
+def _refuse(value: Any) -> int:
+  raise TypeError(value)

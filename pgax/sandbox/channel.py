@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from pgax.sandbox.named import TYPES, encode_passed
 from pgax.sandbox.standard import decode_standard, encode_standard
 
 MAX_MESSAGE = 16 * 2**20
@@ -29,20 +30,22 @@ class ChannelError(Exception):
   """The other process sent an invalid message or closed the connection."""
 
 
-def encode(value: Any, refer: Callable[[Any], int]) -> Any:
+def encode(value: Any, refer: Callable[[Any], int], of_test: bool = False) -> Any:
   """Encodes a value as JSON values.
 
   Args:
     value: any object. An instance of a subclass of a builtin or standard type is encoded
       as that type.
     refer: returns a reference number for an object that is not plain data, or raises.
+    of_test: whether a test passes the value, so that functions of the standard library
+      are encoded as their names and iterators as their items.
 
   Returns:
     JSON values.
   """
 
   def each(items: Any) -> list:
-    return [encode(item, refer) for item in items]
+    return [encode(item, refer, of_test) for item in items]
 
   if value is None or value is True or value is False:
     return value
@@ -71,15 +74,25 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
     return {"range": [hex(x) for x in (value.start, value.stop, value.step)]}
   if isinstance(value, complex):
     return {"complex": [value.real, value.imag]}
+  if isinstance(value, type) and TYPES.get(value.__name__) is value:
+    return {"type": value.__name__}
+  if of_test and (passed := encode_passed(value, each)):
+    return passed
   return {"reference": refer(value)}
 
 
-def decode(value: Any, resolve: Callable[[int], Any]) -> Any:
+def decode(
+  value: Any,
+  resolve: Callable[[int], Any],
+  function: Callable[[str, str], Any] | None = None,
+) -> Any:
   """Decodes JSON values that `encode` returned.
 
   Args:
     value: JSON values. They need not be valid.
     resolve: returns the object for a reference number.
+    function: returns the function for the names of a module and of the function; None if
+      functions and iterators are not allowed.
 
   Returns:
     A value of builtin and standard types and of objects that `resolve` returned.
@@ -89,7 +102,7 @@ def decode(value: Any, resolve: Callable[[int], Any]) -> Any:
   """
 
   def each(items: Any) -> list:
-    return [decode(item, resolve) for item in items]
+    return [decode(item, resolve, function) for item in items]
 
   if isinstance(value, list):
     return each(value)
@@ -101,7 +114,7 @@ def decode(value: Any, resolve: Callable[[int], Any]) -> Any:
       case "int":
         return int(inner, 16)
       case "dict":
-        return {decode(k, resolve): decode(v, resolve) for k, v in inner}
+        return dict(map(each, inner))
       case "tuple" | "set" | "frozenset":
         return _SEQUENCES[name](each(inner))
       case "bytes":
@@ -116,6 +129,12 @@ def decode(value: Any, resolve: Callable[[int], Any]) -> Any:
         return range(start, stop, step)
       case "complex":
         return complex(*inner)
+      case "type":
+        return TYPES[inner]
+      case "iterator" if function:
+        return iter(each(inner))
+      case "function" if function:
+        return function(*inner)
       case "reference":
         return resolve(int(inner))
     return decode_standard(name, inner, each)

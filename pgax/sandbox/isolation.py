@@ -25,7 +25,7 @@ _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC = 1, 2, 4, 8
 _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 32, 4096, 16384, 1 << 18
 _DETACH = 2
 _DIE_WITH_PARENT, _DUMPABLE, _KEEP_CAPABILITIES, _NO_NEW_PRIVILEGES = 1, 4, 8, 38
-_READ_ALL = 1 << 2  # CAP_DAC_READ_SEARCH
+READ_ALL, KILL = 1 << 2, 1 << 5  # CAP_DAC_READ_SEARCH, CAP_KILL
 _CAPABILITY_VERSION = 0x20080522
 # The working folder inside the sandbox. It hides any outside folder of the same name.
 FOLDER = "/pgax-sandbox"
@@ -128,8 +128,8 @@ def change_root(disk: int) -> None:
   # Any folder serves that nothing is bound from; other processes see no change in it.
   root = "/proc"
   _mount("none", "/", None, _RECURSIVE | _PRIVATE)
-  size = 2**20 + os.fstat(0).st_size
-  _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, f"size={size},mode=755")
+  options = f"size={_input_size()},mode=755"
+  _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, options)
   for name in ("lib", "lib64", "bin"):
     path = f"/{name}"
     if os.path.islink(path):
@@ -142,7 +142,7 @@ def change_root(disk: int) -> None:
       _bind(root, path)
   for name in ("null", "zero", "urandom"):
     _bind(root, f"/dev/{name}")
-  _copy_stdin(root)
+  _add_devices(root)
   if python != sys.base_prefix and not os.path.exists(root + sys.base_prefix):
     os.makedirs(os.path.dirname(root + sys.base_prefix), exist_ok=True)
     os.symlink(python, root + sys.base_prefix)
@@ -160,20 +160,27 @@ def _size(disk: int) -> str:
 
 
 def finish_bubblewrap(disk: int) -> None:
-  """Does what bubblewrap cannot: limits the number of files and provides `/dev/stdin`.
+  """Does what bubblewrap cannot: limits the number of files and provides more devices.
 
   Args:
     disk: number of bytes that can be written in `FOLDER`.
   """
   flags = _REMOUNT | _NO_SUID | _NO_DEVICES
   _mount("none", FOLDER, None, flags, _size(disk))
-  _copy_stdin("")
+  _mount("none", "/dev", None, flags, f"size={_input_size()}")
+  _add_devices("")
   _mount("none", "/dev", None, flags | _READ_ONLY)
   os.chdir(FOLDER)
 
 
-def _copy_stdin(root: str) -> None:
-  """Makes the standard input readable as a file, as `/dev/stdin` is elsewhere."""
+def _input_size() -> int:
+  """Returns the bytes that a file system needs for the standard input and small files."""
+  return 2**20 + os.fstat(0).st_size
+
+
+def _add_devices(root: str) -> None:
+  """Provides `/dev/stdin` as a file, and `/dev/shm`, which locks of thread pools need."""
+  os.symlink(FOLDER, f"{root}/dev/shm")  # so that its files count too
   with open(f"{root}/dev/stdin", "wb") as file:
     file.write(os.pread(0, os.fstat(0).st_size, 0))
 
@@ -211,29 +218,30 @@ def set_limits(
     _libc.mallopt(_MAX_ARENAS, 1)
 
 
-def drop_privileges(user: int, read_all: bool = False) -> None:
-  """Drops all capabilities; root becomes a user that owns nothing.
+def drop_privileges(user: int, kept: int = 0) -> None:
+  """Drops all capabilities but a few; root becomes a user that owns nothing.
 
   Args:
     user: number that distinguishes this sandbox's user from those of other sandboxes. If
       it is negative, root stays root.
-    read_all: whether a process of root keeps the capability to read all files. It needs
-      this if other users cannot read Python's own files.
+    kept: capabilities that a process of root keeps if it has them: `READ_ALL` if other
+      users cannot read Python's own files; `KILL` if the death of this process must end
+      one of another user.
   """
   _control(_NO_NEW_PRIVILEGES, 1)
-  capabilities = _READ_ALL if read_all and os.geteuid() == 0 else 0
+  header, data = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+  if kept and os.geteuid() == 0:
+    _check(_libc.capget(header, data), "capget")
+  kept &= data[1]  # those that are permitted
   if os.geteuid() == 0 and user >= 0:
-    _control(_KEEP_CAPABILITIES, int(read_all))
+    _control(_KEEP_CAPABILITIES, int(kept != 0))
     os.setgroups([])
     try:
       _become(_FIRST_USER + user)
     except OSError:  # the container maps only a range of users
       _become(_NOBODY)
   if sys.platform == "linux":
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _check(
-      _libc.capset(header, (ctypes.c_uint32 * 6)(capabilities, capabilities)), "capset"
-    )
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)(kept, kept)), "capset")
 
 
 def _become(user: int) -> None:

@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import sys
+import types
 from typing import Any
 
 from pgax.sandbox.proxy import Candidate, UnsupportedError
@@ -29,7 +30,7 @@ def _names(tree: ast.AST) -> tuple[set[str], set[str]]:
   owners = [node.value for node in nodes if isinstance(node, ast.Attribute)]
   dotted = {node.id for node in owners if isinstance(node, ast.Name)}
   modules = dotted & sys.stdlib_module_names
-  return used - modules, modules
+  return {name for name in used - modules if not name.startswith("__")}, modules
 
 
 def _imports(tree: ast.AST) -> set[str]:
@@ -73,6 +74,8 @@ def judge(tests: list[str], requests: int, responses: int, verdicts: int) -> Non
       try:
         _run(candidate, program, names, tested)
         report(passed=True)
+      except SystemExit as end:  # of the test, as `unittest.main()` ends it
+        report(passed=not end.code)
       except Exception:
         report(passed=False)
   except UnsupportedError as error:
@@ -84,7 +87,9 @@ def judge(tests: list[str], requests: int, responses: int, verdicts: int) -> Non
 def _run(
   candidate: Candidate, program: ast.Module, names: set[str], tested: set[str]
 ) -> None:
-  namespace: dict[str, Any] = {"__name__": "tests"}
+  # A test is a program, and all of it runs: also what it runs as the main module only.
+  sys.modules["__main__"] = module = types.ModuleType("__main__")
+  sys.argv, namespace = ["tests.py"], vars(module)
   used, modules = _names(program)
   for name in sorted(used & names):
     response = candidate.exchange({"op": "global", "name": name})

@@ -64,6 +64,20 @@ class _Source:
     return self._code
 
 
+def _source(code: str) -> bytes:
+  """Writes a program to `solution.py`, which it may read or import, and returns its bytes.
+
+  A mark of the encoding counts in bytes alone.
+  """
+  data = code.encode("utf-8", "surrogatepass")
+  try:
+    with open("solution.py", "wb") as file:
+      file.write(data)
+  except OSError:
+    pass  # larger than any file may be here
+  return data
+
+
 def _new_main(code: str) -> dict:
   """Replaces the main module and returns the variables of the new one."""
   for name in [name for name in sys.modules if name.partition(".")[0] == "pgax"]:
@@ -71,6 +85,7 @@ def _new_main(code: str) -> dict:
   main = types.ModuleType("__main__")
   main.__file__ = os.path.join(os.getcwd(), "solution.py")
   main.__loader__, main.__builtins__ = _Source(code), sys.modules["builtins"]
+  main.__annotations__, main.__cached__ = {}, None
   sys.modules["__main__"] = main
   sys.argv, sys.path[:0] = ["solution.py"], [os.getcwd()]
   return vars(main)
@@ -97,7 +112,7 @@ def _refuse_processes() -> None:
   _posixsubprocess.fork_exec = refuse
 
 
-def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
+def _fork(isolation: types.ModuleType, fds: list[int], kept: int = 0) -> None:
   """Returns in a new process; the caller waits for it and exits with its status."""
   process = os.fork()
   if not process:
@@ -108,7 +123,7 @@ def _fork(isolation: types.ModuleType, fds: list[int]) -> None:
   # The first process of a namespace receives only those signals that it handles.
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   isolation.hide_memory()
-  isolation.drop_privileges(-1)
+  isolation.drop_privileges(-1, kept)
   isolation.die_with_parent()  # a change of privileges clears this setting
   while True:
     ended, status = os.wait()  # this process adopts orphans too
@@ -122,7 +137,7 @@ def _isolate(task: dict, fds: list[int]) -> None:
 
   isolation.die_with_parent()
   system_calls.leave_keyring()
-  limits, user, read_all = task["limits"], os.getpid(), False
+  limits, user, kept, to_kill = task["limits"], os.getpid(), 0, 0
   if task["level"] == "namespaces":
     # In a user namespace, the two waiting processes belong to the same user.
     limits["processes"] += 2 * isolation.unshare()
@@ -137,10 +152,11 @@ def _isolate(task: dict, fds: list[int]) -> None:
     limits["processes"] += isolation.other_tasks()
     if os.geteuid() == 0:
       os.chmod(".", 0o777)
-    read_all = not isolation.readable_by_others(os.__file__)
-  _fork(isolation, fds)
+    kept = 0 if isolation.readable_by_others(os.__file__) else isolation.READ_ALL
+    to_kill = isolation.KILL  # without a namespace, whose first process ends all others
+  _fork(isolation, fds, to_kill)
   isolation.set_limits(**limits)
-  isolation.drop_privileges(user, read_all)
+  isolation.drop_privileges(user, kept)
   isolation.die_with_parent()  # becoming another user clears this setting
   if system_calls.restrict_calls():
     _refuse_processes()
@@ -182,4 +198,4 @@ if __name__ == "__main__":
   if _function:
     _serve(_function)
   # Here, and not in a function, so that recursion is as deep as in a program of its own.
-  exec(compile(_task["code"], "solution.py", "exec"), _new_main(_task["code"]))
+  exec(compile(_source(_task["code"]), "solution.py", "exec"), _new_main(_task["code"]))

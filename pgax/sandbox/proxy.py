@@ -1,5 +1,6 @@
 """Proxies that represent the candidate's objects in the process of the tests."""
 
+import _thread
 import builtins
 import collections
 import contextlib
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 from pgax.sandbox.channel import ChannelError, decode, encode, receive, send
 from pgax.sandbox.operators import BINARY, COMPARISONS, UNARY
-from pgax.sandbox.usage import DATA_NAMES
+from pgax.sandbox.standard import DATA_NAMES
 
 # Origin of an object. The tests alone decide it, except that a
 # "class" must be one for the candidate as well:
@@ -20,6 +21,7 @@ from pgax.sandbox.usage import DATA_NAMES
 # - "data": a method that plain data has too, of an object that is not an "object";
 # - "": anything else that the candidate returned.
 Origin = Literal["class", "object", "member", "name", "data", ""]
+_MUTABLE = (list, dict, set, bytearray, collections.deque)
 _TESTED = {"class", "object", "member"}
 
 
@@ -63,7 +65,7 @@ class Proxy:
     return result
 
   def __getattr__(self, name: str) -> Any:
-    if name.startswith("__"):
+    if name.startswith("__") and name not in ("__name__", "__qualname__", "__dict__"):
       raise AttributeError(name)
     origin = "member" if self._origin in _TESTED else "name" if self._origin else ""
     if name in DATA_NAMES and self._origin in ("", "member", "data"):
@@ -192,28 +194,37 @@ class Candidate:
 
   def __init__(self, requests: int, responses: int):
     self._requests, self._responses = requests, responses
+    self._lock = _thread.allocate_lock()  # a test can have threads
 
   def exchange(self, request: dict) -> dict:
     """Sends a request and returns its response; raises exceptions of the candidate."""
     try:
-      send(self._requests, request)
-      response = receive(self._responses)
+      with self._lock:
+        send(self._requests, request)
+        response = receive(self._responses)
       if not isinstance(response, dict):
         raise ChannelError("a response must be an object")
       if "error" not in response:
         return response
-      name, text = map(str, response["error"])
+      name, text, args = response["error"]
+      name, text = str(name), str(text)
     except (ChannelError, OSError, TypeError, ValueError) as error:
       raise GoneError(str(error)) from None
     kind = getattr(builtins, name, None)
     usable = isinstance(kind, type) and issubclass(kind, Exception)
     if kind is StopIteration and request.get("name") != "next":
       usable = False  # it would end a `map` in the test early, and skip its checks
-    try:
-      exception = kind(text) if usable else Exception(f"{name}: {text}")
-    except TypeError:  # Unicode errors take more arguments
-      exception = Exception(f"{name}: {text}")
-    raise exception
+    raise self._exception(kind, text, args) if usable else Exception(f"{name}: {text}")
+
+  def _exception(self, kind: type[Exception], text: str, encoded: Any) -> Exception:
+    """Returns an exception with the candidate's arguments or else with its message."""
+    args = self.value(encoded)
+    for each in ([args] if type(args) is list else []) + [[text]]:
+      with contextlib.suppress(Exception):
+        exception = kind(*each)
+        if str(exception).startswith(text):
+          return exception
+    return Exception(f"{kind.__name__}: {text}")
 
   def value(self, encoded: Any, origin: Origin = "") -> Any:
     """Decodes a value; `origin` applies to the value itself, "member" to its elements."""
@@ -260,7 +271,8 @@ class Candidate:
 
     kwargs = kwargs or {}
     request = {"op": op, "target": target._number, "name": name}
-    request |= {"args": encode(list(args), number), "kwargs": encode(kwargs, number)}
+    request["args"] = encode(list(args), number, of_test=True)
+    request["kwargs"] = encode(kwargs, number, of_test=True)
     response = self.exchange(request)
     new = self.value(response.get("args"))
     for argument, new_argument in zip(args, new if type(new) is list else (), strict=False):
@@ -268,6 +280,10 @@ class Candidate:
     new = self.value(response.get("kwargs"))
     for key in set(kwargs) & set(new if type(new) is dict else ()):
       _update(kwargs[key], new[key])
+    named = dict([*enumerate(args), *kwargs.items()])
+    same = response.get("argument")
+    if type(same) in (int, str) and type(named.get(same)) in _MUTABLE:
+      return named[same]  # the argument itself, as after `x.sort(); return x`
     return self.value(response.get("value"), origin)
 
 

@@ -5,6 +5,7 @@ process that receives it, so that no method of the sender's comes along. A modul
 sender has not imported cannot be the type of its values, which saves importing it.
 """
 
+import collections
 import functools
 import sys
 from collections.abc import Callable
@@ -21,6 +22,15 @@ _RECORDS = {
   "timedelta": ("datetime", "days seconds microseconds"),
   "Fraction": ("fractions", "numerator denominator"),
 }
+_DATA = (str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset)
+_DATA += (range, slice, memoryview, type({}.keys()), collections.Counter)
+_DATA += (collections.OrderedDict, collections.defaultdict, collections.deque)
+# Those of `decimal`, `fractions` and `datetime`, without importing them.
+_OTHERS = "compare compare_total is_nan is_zero is_signed is_finite is_infinite quantize "
+_OTHERS += "same_quantum max min limit_denominator strftime isoformat weekday astimezone"
+# A test that uses one of these may mean an object of a type that is plain data.
+DATA_NAMES = frozenset(name for kind in _DATA for name in dir(kind))
+DATA_NAMES |= frozenset(_OTHERS.split())
 Each = Callable[[Any], list]
 
 
@@ -44,9 +54,8 @@ def encode_standard(value: Any, each: Each) -> dict[str, list] | None:
     return None
   if kind := _VIEWS.get(type(value)):
     return {kind: each(value)}
-  deque = _imported("collections", "deque")
-  if deque and isinstance(value, deque):
-    return {"deque": [each(deque.__iter__(value)), value.maxlen]}
+  if isinstance(value, collections.deque):
+    return {"deque": [each(collections.deque.__iter__(value)), value.maxlen]}
   for name, (module, attributes) in _RECORDS.items():
     kind = _imported(module, name)
     if kind and isinstance(value, kind):
@@ -61,8 +70,7 @@ def _imported(module: str, name: str) -> type | None:
 def _encode_dict(value: dict, each: Each) -> dict[str, list] | None:
   pairs = [each(pair) for pair in dict.items(value)]
   for name in ("Counter", "OrderedDict", "defaultdict"):
-    kind = _imported("collections", name)
-    if kind and isinstance(value, kind):
+    if isinstance(value, getattr(collections, name)):
       factory = getattr(value, "default_factory", None)
       known = _FACTORIES.get(getattr(factory, "__name__", "")) is factory
       return {name: [factory.__name__ if factory and known else None, pairs]}
@@ -96,8 +104,6 @@ def decode_standard(name: str, parts: list, each: Each) -> Any:
     ValueError: if there is no such type.
     TypeError, ArithmeticError, AttributeError: if the parts are invalid, as `ValueError`.
   """
-  import collections
-
   if name in _RECORDS:
     return _decode_record(name, each(parts))
   match name:
@@ -109,7 +115,7 @@ def decode_standard(name: str, parts: list, each: Each) -> Any:
     case "deque":
       return collections.deque(each(parts[0]), parts[1])
     case "namedtuple":
-      return _named_tuple(str(parts[0]), tuple(map(str, parts[1])))(*each(parts[2]))
+      return _decode_named_tuple(str(parts[0]), list(map(str, parts[1])), each(parts[2]))
     case "keys":
       return dict.fromkeys(each(parts)).keys()
     case "values":
@@ -142,10 +148,15 @@ def _decode_other(name: str, parts: list) -> Any:
   raise ValueError(f"{name!r} is not a kind of plain data")
 
 
+def _decode_named_tuple(name: str, fields: list[str], values: list) -> tuple:
+  # A field could pose as a method of plain data, such as `count`, and answer for itself.
+  if any(map(callable, values)) and DATA_NAMES & set(fields):
+    raise ValueError("a named tuple has an object for a method of plain data")
+  return _named_tuple(name, tuple(fields))(*values)
+
+
 @functools.cache
 def _named_tuple(name: str, fields: tuple[str, ...]) -> type[tuple]:
-  from collections import namedtuple
-
   if len(fields) > _MAX_FIELDS:
     raise ValueError(f"a named tuple has {len(fields)} fields; at most {_MAX_FIELDS}")
-  return namedtuple(name, fields)
+  return collections.namedtuple(name, fields)

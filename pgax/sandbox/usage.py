@@ -5,19 +5,11 @@ its instances would receive what `abs(f(2) - 5)` and `7 in f(2)` compare.
 """
 
 import ast
-import collections
 import itertools
 from collections.abc import Iterable
 
-_DATA = (str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset)
-_DATA += (range, slice, memoryview, type({}.keys()), collections.Counter)
-_DATA += (collections.OrderedDict, collections.defaultdict, collections.deque)
-# Those of `decimal`, `fractions` and `datetime`, without importing them.
-_OTHERS = "compare compare_total is_nan is_zero is_signed is_finite is_infinite quantize "
-_OTHERS += "same_quantum max min limit_denominator strftime isoformat weekday astimezone"
-# A test that uses one of these may mean an object of a type that is plain data.
-DATA_NAMES = frozenset(name for kind in _DATA for name in dir(kind))
-DATA_NAMES |= frozenset(_OTHERS.split())
+from pgax.sandbox.standard import DATA_NAMES
+
 _IN_PLACE = {"sort", "reverse"}  # statements even if they are applied to a list
 
 
@@ -89,7 +81,9 @@ class _Visitor:
   def evidence(self, node: ast.AST) -> set[str]:
     """Returns the names that a node of the tree shows to be classes."""
     match node:
-      case ast.Attribute(value=ast.Name(id=name)) if name not in self.objects:
+      case ast.Attribute(value=ast.Name(id=name), attr=attribute) if (
+        name not in self.objects and not attribute.startswith("__")
+      ):
         return {name}
       case ast.Attribute(value=value, attr=attribute) if attribute not in DATA_NAMES:
         return self._made_by(value)

@@ -150,6 +150,31 @@ def test_odd_return_values_are_not_the_fault_of_the_tests(code, test):
   assert passed(code, f"{test}\nassert False", "assert f(1) is not None") == 0.5
 
 
+UNITTEST = """
+import unittest
+class AddTest(unittest.TestCase):
+  def test_add(self):
+    self.assertEqual(add(1, 2), 3)
+if __name__ == "__main__":
+  unittest.main()
+"""
+
+
+@pytest.mark.parametrize(
+  "test",
+  [
+    UNITTEST,
+    "if __name__ == '__main__': assert add(1, 2) == 3",
+    "def test():\n  assert add(1, 2) == 3\nif __name__ != '__main__': exit()\ntest()",
+    "if add(1, 2) != 3: exit('wrong')",
+  ],
+)
+def test_tests_run_as_the_main_module(test):
+  last = "assert add(0, 0) == 0"
+  assert passed("def add(a, b): return a + b", test, last) == 1.0
+  assert passed("__name__ = 'other'\ndef add(a, b): return a - b", test, last) == 0.5
+
+
 def test_partial_reward_is_the_fraction_of_passed_tests():
   code = "def f(x):\n  if x > 2: raise OverflowError\n  return x * x"
   tests = ["assert f(1) == 1", "assert f(2) == 4", "assert f(3) == 9", "assert f(0) == 0"]

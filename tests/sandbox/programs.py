@@ -105,6 +105,12 @@ PROGRAMS = {
     "  print(list(p.map(lambda x: x * x, range(20))))",
     SUM,
   ),
+  "thread pool": (
+    "from multiprocessing.pool import ThreadPool\nfrom multiprocessing import dummy\n"
+    "with ThreadPool(4) as p: print(p.map(abs, [-1, 2]))\n"
+    "with dummy.Pool(4) as p: print(p.map(abs, [-1, 2]))",
+    SUM,
+  ),
   "asyncio": (
     "import asyncio\nasync def f():\n  await asyncio.sleep(.01)\n  return 5\n"
     "print(asyncio.run(f()))",
@@ -157,6 +163,14 @@ PROGRAMS = {
   ),
   "exec": ("exec('y = 5')\nprint(y, eval('y + 1'))", SUM),
   "import self": ("import sys\nprint('json' in sys.modules, 'pgax' in sys.modules)", SUM),
+  "own file": ("print(__file__[-11:], len(open(__file__).read()))", SUM),
+  "own module": (
+    "if __name__ == '__main__':\n  import solution\n  print(solution.x)\nx = 5",
+    SUM,
+  ),
+  "mark": ("\ufeffprint(1)", SUM),
+  "coding": ("# -*- coding: latin-1 -*-\nprint('\u00e9')", SUM),
+  "module names": ("print(sorted(dir()), __annotations__)", SUM),
   "module": (
     "open('other.py', 'w').write('x = 5')\nimport other\nprint(other.x)",
     SUM,

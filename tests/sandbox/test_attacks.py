@@ -8,13 +8,12 @@ import os
 import socket
 import time
 import uuid
-from pathlib import Path
 
 import pytest
 
 from pgax.rewards.code import Code
 from pgax.sandbox import LEVELS, Limits, Process, available, isolation_report
-from tests.waiting import eventually
+from tests.waiting import eventually, running
 
 # Small, because some attacks end only at the limit.
 LIMITS = Limits(seconds=1.5, cpu_seconds=1, memory=256 * 2**20, file_size=2**16)
@@ -81,18 +80,6 @@ def test_infinite_loops_are_stopped(code, level):
   assert time.monotonic() - start < 2 * LIMITS.seconds + 30  # on a busy machine
 
 
-def _running(mark, place="cmdline"):
-  """Returns processes on this machine whose command line or name contains a mark."""
-  processes = []
-  for path in Path("/proc").glob(f"[0-9]*/{place}"):
-    try:
-      if mark.encode() in path.read_bytes():
-        processes.append(path)
-    except OSError:  # the process has ended
-      pass
-  return processes
-
-
 def _may_survive(level):
   """Returns whether a process that leaves its session survives; then do not start one."""
   text = str(isolation_report(level))
@@ -122,7 +109,7 @@ def test_a_fork_bomb_stays_small_and_leaves_no_process(level):
   # The limit stops the bomb, but not the code, which may even be right.
   assert score(code, level) in (0.0, 1.0)
   assert score_program("import os\nwhile True: os.fork()", level) == 0.0
-  assert eventually(lambda: not _running(mark))
+  assert eventually(lambda: not running(mark))
 
 
 def test_the_number_of_threads_is_limited(level):
@@ -374,7 +361,7 @@ def test_daemons_are_killed(level):
   code += f"    os.execv('/usr/bin/sleep', ['sleep', '60', '{mark}'])\n  os._exit(0)\n"
   code += "time.sleep(0.1)\ndef f(x): return 'expected'"
   score(code, level)
-  assert eventually(lambda: not _running(mark))
+  assert eventually(lambda: not running(mark))
 
 
 def test_processes_that_undo_dying_with_their_parent_are_killed(level):
@@ -389,5 +376,5 @@ def test_processes_that_undo_dying_with_their_parent_are_killed(level):
   code += "    except OSError: pass\n"
   code += f"prctl(15, b'{mark}', 0, 0, 0)\ntime.sleep(100)"  # its name
   with Process({"role": "script", "code": code}, LIMITS, level):
-    assert eventually(lambda: _running(mark, "comm"))
-  assert eventually(lambda: not _running(mark, "comm"))
+    assert eventually(lambda: running(mark, "comm"))
+  assert eventually(lambda: not running(mark, "comm"))

@@ -90,6 +90,10 @@ def test_standard_types_survive_a_round_trip_and_have_no_overridden_methods(valu
     {"code": "x"},
     {"tuple": [], "list": []},
     {"reference": "x"},
+    {"type": "eval"},
+    {"type": "type"},
+    {"type": []},
+    {"function": ["builtins", "len"]},
   ],
 )
 def test_invalid_data_is_rejected(value):

@@ -13,6 +13,7 @@ LIMITS = Limits(seconds=10.0)
 
 # Answers every question with what its class says, and every operation with itself.
 LIES = """
+import collections
 YES = ("__eq__ __lt__ __le__ __gt__ __ge__ __contains__ __bool__ startswith endswith "
        "issuperset issubset isdisjoint isdigit isupper islower isalpha is_integer "
        "equals matches isidentifier is_nan same_quantum __instancecheck__").split()
@@ -52,6 +53,10 @@ class Set(set): issuperset = __contains__ = __sub__ = __eq__ = T.__eq__
 class List(list): __contains__ = __eq__ = T.__eq__; count = T.count
 class Dict(dict): __contains__ = __eq__ = T.__eq__; get = lambda self, key, *d: EVERYTHING
 EVERYTHING = T()
+Methods = collections.namedtuple("Methods", "startswith issuperset count real")
+def kind(*a): return object
+def functions(*a): return [len, print]
+def methods(*a): return Methods(T.union, T.union, lambda *a: 0, T())
 def text(*a): return Text("x")
 def number(*a): return Number(99)
 def members(*a): return Set()
@@ -138,6 +143,13 @@ Solution().itself(9).startswith('x')
 Point(1, 2).x == 1 and Point(1, 2) == Point(3, 4)
 Point(1, 2) == 5
 Point(1, 2) < 5
+methods(2).startswith('ab')
+methods(2).issuperset({1, 2})
+methods(2).count(3) == 0
+isinstance(kind(2), str)
+kind(2) == 5
+kind(2).startswith('x')
+functions(2)[0] is len
 text(2).startswith('ab')
 text(2) == 'ab'
 abs(number(2) - 26) < .01
@@ -245,6 +257,15 @@ def frozen(x): return frozenset(x)
 def digits(): return 10 ** 5000
 def deep(n): return 0 if n == 0 else 1 + deep(n - 1)
 def rotate(q): q.rotate(1)
+def apply(f, *xs, key=None): return f(*xs) if key is None else f(*xs, key=key)
+def kind(x): return type(x)
+def ordered_in_place(x):
+  x.sort()
+  return x
+def copied(x): return list(x)
+class Refused(ValueError):
+  def __init__(self, code): super().__init__(f"code {code}")
+def refuse(k): raise [KeyError("k"), OSError(2, "no"), Refused(7), ValueError("a", [1])][k]
 def leave(): exit()
 sys.setrecursionlimit(20000)
 """
@@ -306,6 +327,21 @@ assert digits() == 10 ** 5000 and deep(9000) == 9000
 from collections import deque; q = deque([1, 2]); rotate(q); assert q == deque([2, 1])
 def check(candidate): assert candidate([3]) == {3}\ncheck(frozen)
 def check(cls): s = cls([2]); s.push(1); assert 1 in s\ncheck(Stack)
+assert apply(max, 1, 2) == 2 and apply(str.upper, 'a') == 'A' and apply(list, 'a') == ['a']
+import math; assert apply(math.sqrt, 4) == 2 and apply(max, 'a', 'bb', key=len) == 'bb'
+import operator; assert apply(operator.add, 1, 2) == 3
+assert kind(1) is int and kind('a') == str and kind(None) is type(None) and kind(1) != float
+assert copied(iter([1])) == copied(x for x in [1]) == copied(map(int, '1')) == [1]
+assert copied(zip('a', [1])) == [('a', 1)] and copied(reversed([1, 2])) == [2, 1]
+import itertools; assert copied(itertools.chain([1], [2])) == [1, 2]
+a = [2, 1]; assert ordered_in_place(a) is a == [1, 2] and copied(a) is not a
+x = ordered_in_place([2, 1]); x.append(3); assert x == [1, 2, 3]
+try: refuse(0); assert 0\nexcept KeyError as e: assert e.args == ('k',) and str(e) == "'k'"
+try: refuse(1); assert 0\nexcept FileNotFoundError as e: assert e.errno == 2
+try: refuse(2); assert 0\nexcept ValueError as e: assert str(e) == 'code 7'
+try: refuse(3); assert 0\nexcept ValueError as e: assert e.args == ('a', [1])
+from concurrent.futures import *; assert sum(ThreadPoolExecutor(4).map(deep, [5] * 9)) == 45
+assert deep.__name__ == 'deep' and vars(Account('a')) == {'name': 'a', 'balance': 0}
 try: leave(); assert 0\nexcept AssertionError: raise\nexcept BaseException: pass
 """.strip().splitlines()
 
@@ -353,18 +389,3 @@ def test_honest_code_passes():
 )
 def test_other_forgeries_and_faults_fail(code, test):
   assert count(code, [test]) == 0
-
-
-@pytest.mark.parametrize(
-  "code",
-  [
-    "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()",
-    "import atexit, time\natexit.register(time.sleep, 60)",
-    "import __main__, sys\nassert __main__ is sys.modules[__name__]",
-    "if __name__ == '__main__': input()",
-    "import sys\nsys.stdout.close()",
-    "print('noise' * 1000)",
-  ],
-)
-def test_what_code_does_at_its_top_level_does_not_fail_it(code):
-  assert count(f"{code}\ndef f(x): return x + 1", ["assert f(2) == 3"]) == 1

@@ -57,6 +57,16 @@ def test_levels_run_the_same_programs(level):
     assert passes(*PROGRAMS[name], text or "1", level) == (text is not None), name
 
 
+@pytest.mark.parametrize("level", ["bubblewrap", "namespaces", "limits"])
+def test_the_input_may_exceed_the_limit_on_files(level):
+  if not available(level):
+    return
+  limits = Limits(seconds=10.0, file_size=2**20)
+  stdin, code = "x" * 3 * 2**20, "print(len(input()), len(open('/dev/stdin').read()))"
+  deadline = time.monotonic() + limits.seconds
+  assert run_case(code, stdin, f"{len(stdin)} {len(stdin)}", limits, level, deadline)
+
+
 def test_output_beyond_the_limit_fails():
   code = "print('x' * 2000)"
   limits = Limits(seconds=10.0, file_size=1000)
