@@ -23,6 +23,7 @@ def small(name):
   return config
 
 
+@pytest.mark.slow
 def test_runs_share_their_warm_start_and_go_on(tmp_path, monkeypatch):
   steps, warm = [], []
   supervise, reinforce = Supervised.step, Reinforcement.step
@@ -54,6 +55,7 @@ def test_runs_share_their_warm_start_and_go_on(tmp_path, monkeypatch):
   assert len(steps) == 8  # what is done is done
 
 
+@pytest.mark.slow
 def test_presets_of_several_calls_stand_in_one_table(tmp_path):
   compare(tmp_path, {"rloo": [0]}, steps=1, read_config=small)
   results = compare(tmp_path, {"reinforce": [0]}, steps=1, read_config=small)
