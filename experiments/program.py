@@ -46,11 +46,11 @@ def define_config(default: str | None) -> flags.FlagHolder:
     if make and _HELP & set(sys.argv[1:]):
       main = sys.modules["__main__"]
       main.__doc__ = f"{main.__doc__ or ''}\n{describe_settings(make())}"
-  except UserError as error:
+    return config_flags.DEFINE_config_file(
+      "config", default, "File whose get_config() returns the configuration."
+    )
+  except (UserError, flags.Error) as error:  # the latter for a --flagfile, read here
     sys.exit(_report(error))
-  return config_flags.DEFINE_config_file(
-    "config", default, "File whose get_config() returns the configuration."
-  )
 
 
 def define_loggers() -> flags.FlagHolder:

@@ -123,6 +123,13 @@ def test_a_flag_given_twice_is_rejected(call, tmp_path, program, name):
   done = call(program, f"--workdir={tmp_path}/run", f"--{name}=1", f"-{name}=2")
   assert done.returncode == 2 and "Traceback" not in done.stderr
   assert done.stderr == f"error: --{name} is given twice, as '1' and '2'; give it once\n"
+
+
+@pytest.mark.parametrize("program", ["train", "evaluate"])
+def test_a_flag_file_that_does_not_exist(call, tmp_path, program):
+  done = call(program, f"--workdir={tmp_path}/run", f"--flagfile={tmp_path}/none")
+  assert done.returncode == 2 and "Traceback" not in done.stderr
+  assert "Unable to open flagfile" in done.stderr
   assert not (tmp_path / "run").exists()
 
 
