@@ -21,6 +21,7 @@ from pgax.runs.json_lines import read_lines
 from pgax.tasks import addition
 from pgax.training import UserError, train
 from pgax.training.policy import export_policy, load_policy
+from pgax.training.preflight import check_run
 from tests.models.hf.families import CASES
 from tests.tiny import any_reward
 
@@ -105,7 +106,10 @@ def test_r1_zero_has_the_values_of_cs336():
 @pytest.mark.slow
 def test_r1_zero_runs_from_a_directory(tmp_path):
   given = gsm8k_r1_zero.get_config()
-  given.model.path = str(directory(tmp_path / "model", "qwen2_tied"))
+  path = directory(tmp_path / "model", "qwen2_tied") / "config.json"
+  raw = json.loads(path.read_text())
+  path.write_text(json.dumps(raw | {"max_position_embeddings": 2048}))  # bytes are many
+  given.model.path = str(path.parent)
   given.sampling.prompts_per_step = given.sampling.group_size = 2
   given.learner.microbatches = 2
   given.sampling.max_prompt_tokens, given.sampling.max_completion_tokens = 1400, 24
@@ -130,6 +134,14 @@ def test_the_directory_decides_the_shape(tmp_path):
   given.model.embed_dim = 48
   with pytest.raises(UserError, match="config.model.embed_dim is 48 and config.model.path"):
     freeze(given)
+
+
+def test_texts_longer_than_the_model_takes_are_refused(tmp_path):
+  given = config(directory(tmp_path / "model"))
+  given.sampling.max_completion_tokens = 1000
+  run, tokenizer = freeze(given), load_tokenizer(tmp_path / "model")
+  with pytest.raises(UserError, match="the model's max_position_embeddings al"):
+    check_run(run, tokenizer)
 
 
 def test_eos_of_the_model_ends_completions(tmp_path):
