@@ -138,7 +138,7 @@ def test_the_directory_decides_the_shape(tmp_path):
 
 def test_texts_longer_than_the_model_takes_are_refused(tmp_path):
   given = config(directory(tmp_path / "model"))
-  given.sampling.max_completion_tokens = 1000
+  given.sampling.max_completion_tokens = 10_000
   run, tokenizer = freeze(given), load_tokenizer(tmp_path / "model")
   with pytest.raises(UserError, match="the model's max_position_embeddings al"):
     check_run(run, tokenizer)
