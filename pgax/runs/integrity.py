@@ -17,13 +17,13 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from pgax.errors import UserError
+from pgax.runs.workdir import DAMAGED
 
 DIGESTS = "SHA256SUMS"
 # File beside the folder of checkpoints with the number of the latest one.
 _RECORD = ".latest_checkpoint"
 _ITEMS = ("state", "data")  # folders of a checkpoint that hold nothing but its own files
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
-_ASIDE = "damaged"  # folder of the run that damaged checkpoints are moved to
 
 
 class DamagedCheckpointWarning(UserWarning):
@@ -145,7 +145,7 @@ def set_aside_damaged(workdir: Path, folder: Path) -> int | None:
   for number in _numbers(folder):
     if number == good:
       break
-    target = _free_name(workdir / _ASIDE / str(number))
+    target = _free_name(workdir / DAMAGED / str(number))
     try:
       target.parent.mkdir(exist_ok=True)
       (folder / str(number)).rename(target)

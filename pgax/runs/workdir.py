@@ -8,6 +8,7 @@ from pgax.errors import UserError
 from pgax.runs.lock import LOCK, FolderLock
 
 CONFIG = "config.json"
+DAMAGED = "damaged"  # folder of a run for everything that could not be read
 _PROBE, _UNFINISHED = ".writable", f".{CONFIG}"
 
 

@@ -54,7 +54,7 @@ class SkippedUpdates:
     """Looks at the metrics of a step.
 
     Args:
-      name: name of the stage.
+      name: what the name of the file begins with.
       step: number of the step in its stage.
       metrics: metrics of its update.
       batch: arrays that it learned from.

@@ -160,7 +160,7 @@ def run_stage(
         if step == schedule.steps:
           logger.samples(step, "held_out", rows)
       log(metrics)
-      skipped.check(stage.name, step, metrics, batch)
+      skipped.check(stage.prefix.rstrip("/") or "step", step, metrics, batch)
       if step == schedule.steps:
         state = stage.finish(state)
       if schedule.checkpoints(step):

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pgax.runs.loggers.protocol import by_stage
-
-_DAMAGED = "damaged"  # folder of the run
+from pgax.runs.workdir import DAMAGED
 
 
 class Csv:
@@ -29,8 +28,8 @@ class Csv:
       path, rows = self._path(stage), self._read(stage)
       good = [row for row in rows if (row.get("step") or "").isdecimal()]
       if len(good) < len(rows):
-        (workdir / _DAMAGED).mkdir(exist_ok=True)
-        shutil.copyfile(path, workdir / _DAMAGED / path.name)
+        (workdir / DAMAGED).mkdir(exist_ok=True)
+        shutil.copyfile(path, workdir / DAMAGED / path.name)
       if path.exists():
         self._rewrite(stage, [row for row in good if int(row["step"]) <= last])
 

@@ -8,8 +8,7 @@ from typing import Any
 from pgax.runs.json_lines import split_lines, warn_of_bad, write_lines
 from pgax.runs.loggers.protocol import by_stage
 from pgax.runs.loggers.rows import SAMPLES, is_metrics, is_sample, metrics_file
-
-_DAMAGED = "damaged"  # folder of the run that bad lines are moved to
+from pgax.runs.workdir import DAMAGED
 
 
 class JsonLines:
@@ -63,7 +62,7 @@ def _truncate(path: Path, last: int) -> None:
   rows, bad = split_lines(path, is_sample if path.name == SAMPLES else is_metrics)
   if bad:
     warn_of_bad(path, bad)
-    damaged = path.parent / _DAMAGED / path.name
+    damaged = path.parent / DAMAGED / path.name
     damaged.parent.mkdir(exist_ok=True)
     with damaged.open("a", encoding="utf-8") as file:
       file.writelines(f"{line}\n" for line in bad.values())
