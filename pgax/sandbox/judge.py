@@ -75,7 +75,7 @@ def judge(tests: list[str], requests: int, responses: int, verdicts: int) -> Non
         _run(candidate, program, names, tested)
         report(passed=True)
       except SystemExit as end:  # of the test, as `unittest.main()` ends it
-        report(passed=end.code is None or (type(end.code) is int and end.code == 0))
+        report(passed=type(end.code) in (int, bool, type(None)) and not end.code)
       except Exception:
         report(passed=False)
   except UnsupportedError as error:
