@@ -6,7 +6,8 @@ from pgax.data.demonstrations import CollateDemonstrations
 from pgax.training.config import RunConfig
 from pgax.types import Example
 
-# All problems are checked; if there are very many, as in generated tasks, a sample is.
+# All problems to train on are checked; if there are very many, as in generated tasks, a
+# sample is.
 _SAMPLE = 1_000
 _MANY = 200_000
 
@@ -28,9 +29,11 @@ def check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> N
         f"a problem has token {max(ids)}; model.vocab_size is {config.model.vocab_size}"
       )
 
-  for examples in (config.task.train, config.task.held_out):
-    for index in _checked_indices(examples):
-      check_tokens(demonstrations.prompts.ids(examples[index]))
+  train, held_out = config.task.train, config.task.held_out
+  for index in _checked_indices(train):
+    check_tokens(demonstrations.prompts.ids(train[index]))
+  for index in range(min(config.evaluation.problems, len(held_out))):
+    check_tokens(demonstrations.prompts.ids(held_out[index]))  # those that are evaluated
   if not config.supervised.steps:
     return
   width = config.supervised.row_tokens
@@ -40,8 +43,8 @@ def check_lengths(config: RunConfig, demonstrations: CollateDemonstrations) -> N
       f"{demonstrations.width} tokens together (sampling.max_prompt_tokens and "
       "max_completion_tokens)"
     )
-  for index in _checked_indices(config.task.train):
-    check_tokens(demonstrations.ids(config.task.train[index]))
+  for index in _checked_indices(train):
+    check_tokens(demonstrations.ids(train[index]))
 
 
 def _checked_indices(examples: Sequence[Example]) -> range:
