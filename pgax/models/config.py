@@ -5,6 +5,7 @@ import dataclasses
 from pgax.models.rope import RopeScaling
 
 ACTIVATIONS = ("silu", "gelu_tanh")
+ATTENTION = ("auto", "einsum", "blockwise")
 DTYPES = ("float32", "bfloat16")
 _MAX_SIZE = 2**31  # tokens and other indices are int32
 
@@ -45,6 +46,9 @@ class DecoderConfig:
     rope_scaling: scaling of the RoPE wavelengths.
     dtype: dtype of activations and cache, `float32` or `bfloat16`. Parameters, norms,
       softmax and logits are always float32.
+    attention: how attention is computed: `einsum` holds all scores at once, `blockwise`
+      those of a block, so that its memory is linear in the length; `auto` chooses by the
+      number of queries.
     remat: whether the backward pass recomputes each layer's activations instead of keeping
       them.
   """
@@ -75,6 +79,7 @@ class DecoderConfig:
   local_rope_theta: float = 0.0
   rope_scaling: RopeScaling = RopeScaling()
   dtype: str = "float32"
+  attention: str = "auto"
   remat: bool = False
 
   def __post_init__(self):
@@ -110,7 +115,11 @@ class DecoderConfig:
     self._check_switches()
 
   def _check_switches(self):
-    for name, allowed in (("activation", ACTIVATIONS), ("dtype", DTYPES)):
+    for name, allowed in (
+      ("activation", ACTIVATIONS),
+      ("dtype", DTYPES),
+      ("attention", ATTENTION),
+    ):
       value = vars(self)[name]
       if value not in allowed:
         raise ValueError(

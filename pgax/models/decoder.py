@@ -5,6 +5,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax.numpy as jnp
 
+from pgax.models.attend import Part
 from pgax.models.attention import Attention
 from pgax.models.cache import Cache, KeyValues, append, take_rows
 from pgax.models.config import DecoderConfig
@@ -75,7 +76,7 @@ class Block(nn.Module):
     rope = rope[0] if len(rope) == 1 else rope[sliding.astype(jnp.int32)]
     # Rows are taken layer by layer: all layers at once would copy the prompts.
     memory = tuple(
-      (take_rows(keys, rows), take_rows(values, rows), positions)
+      Part(take_rows(keys, rows), take_rows(values, rows), positions)
       for (keys, values), positions, rows in zip(
         memory, inputs.memory_positions, inputs.memory_rows, strict=True
       )

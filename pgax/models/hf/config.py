@@ -9,7 +9,7 @@ from pgax.models.hf.rope import FULL, SLIDING, read_rope, write_rope
 from pgax.models.hf.settings import check_settings
 
 _ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
-_NOT_SAVED = ("dtype", "remat")  # fields that a checkpoint does not have
+_NOT_SAVED = ("dtype", "attention", "remat")  # fields that a checkpoint does not have
 
 
 @dataclasses.dataclass(frozen=True)
