@@ -202,21 +202,22 @@ def _made(value: Any, where: str) -> Any:
 def _model(values: Mapping[str, Any], small: DecoderConfig) -> tuple[DecoderConfig, str]:
   """Makes the decoder's settings, and returns the directory that they are read from.
 
-  With a directory, only the settings that its files don't have can change: `dtype` and
-  `remat`.
+  With a directory, only the settings that its files don't have can change: `dtype`,
+  `attention` and `remat`.
   """
   settings = dict(values)
   path = settings.pop("path", "")
   if not path:
     return _build(DecoderConfig, settings, "config.model"), ""
   default = dataclasses.asdict(small)  # the values if nothing is set
-  free = {name: settings.pop(name) for name in ("dtype", "remat") if name in settings}
+  names = ("dtype", "attention", "remat")
+  free = {name: settings.pop(name) for name in names if name in settings}
   for name, value in settings.items():
     value = tuple(value) if isinstance(value, list) else value
     if name in default and value != default[name]:
       raise UserError(
         f"config.model.{name} is {value!r} and config.model.path is {path!r}; the "
-        "directory decides it. Beside a path only dtype and remat can be set"
+        "directory decides it. Beside a path only dtype, attention and remat can be set"
       )
   _check_keys(settings, default, "config.model")
   return dataclasses.replace(hf.load_config(Path(path)), **free), path

@@ -27,7 +27,7 @@ from pgax.models.attend.parts import MASKED, Part, Places, Scores, visible
 from pgax.models.cache import NEVER
 from pgax.types import Array
 
-_BLOCK = 256  # most queries, and most keys, in a block
+_BLOCK = 128  # most queries, and most keys, in a block
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
