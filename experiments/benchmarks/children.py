@@ -67,14 +67,13 @@ def installed_peers(pythons: Mapping[str, str]) -> list[str]:
 
 @contextmanager
 def open_children(
-  names: tuple[str, ...], pythons: Mapping[str, str], threads: int
+  names: tuple[str, ...], pythons: Mapping[str, str]
 ) -> Iterator[dict[str, Child]]:
-  """Starts the processes; they end with the context.
+  """Starts the processes; they end with the context, and use the cores of this one.
 
   Args:
     names: names of the libraries.
     pythons: Python interpreters of other environments, by the name of the library.
-    threads: number of cores of each process; 0 for all.
 
   Yields:
     The processes, by the name of their library.
@@ -88,7 +87,6 @@ def open_children(
           pythons.get(name, sys.executable),
           "-m",
           f"experiments.benchmarks.sides.with_{name}",
-          str(threads),
         ],
         cwd=ROOT,
         env=_environment(),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.benchmarks.shape import Shape, peak_memory, pin
+from experiments.benchmarks.shape import Shape, peak_memory
 
 # A function that returns when its work is done, and may return a number such as a norm.
 Call = Callable[[], float | None]
@@ -32,12 +32,14 @@ class Work(NamedTuple):
     facts: numbers and texts about the model and the library.
     limits: functions that measure the machine, by name; their memory is not counted.
     memory: returns the peak memory so far in bytes, and which memory that is.
+    warm_up: number of calls that are not timed; the last one must not compile.
   """
 
   calls: Mapping[str, Call]
   facts: Mapping[str, Any]
   limits: Mapping[str, Call] = {}
   memory: Callable[[], tuple[int, str]] = process_memory
+  warm_up: int = 2
 
 
 # Builds the calls of some names for a shape. The folder holds the weights and the batch.
@@ -51,7 +53,7 @@ class Worker:
     self._build, self._calls = build, {}
 
   def build(self, shape: Shape, names: tuple[str, ...], folder: Path | None) -> dict:
-    """Builds the work of a shape and makes every call twice.
+    """Builds the work of a shape and makes the calls that are not timed.
 
     Args:
       shape: sizes of model and batch.
@@ -60,22 +62,26 @@ class Worker:
         other libraries.
 
     Returns:
-      The facts, with `peak_bytes`, and by name `first` (seconds of the first call, which
-      compiles) and `values` (what the two calls returned).
+      `facts`, with `peak_bytes`; by name `warm_up` (seconds of each of these calls) and
+      `values` (what they returned); and the `names` of all calls.
     """
     self._calls = {}  # frees the work before
     work = self._build(shape, names, folder)
     self._calls = dict(work.calls)
-    first, values = {}, {}
-    for name in self._calls:
-      times = [self.call(name) for _ in range(2)]
-      first[name], values[name] = times[0]["wall"], [time["value"] for time in times]
+    calls = {name: [self.call(name) for _ in range(work.warm_up)] for name in work.calls}
+    warm_up = {name: [row["wall"] for row in rows] for name, rows in calls.items()}
+    values = {name: [row["value"] for row in rows] for name, rows in calls.items()}
     facts = dict(work.facts)
     facts["peak_bytes"], facts["peak_bytes_of"] = work.memory()
     self._calls |= work.limits
     for name in work.limits:
       self.call(name)
-    return {"facts": facts, "first": first, "values": values, "names": list(self._calls)}
+    return {
+      "facts": facts,
+      "warm_up": warm_up,
+      "values": values,
+      "names": list(self._calls),
+    }
 
   def call(self, name: str) -> dict[str, float | None]:
     """Times a call: `wall` and `cpu` seconds of all threads, and the `value` it returns."""
@@ -88,23 +94,20 @@ class Worker:
     }
 
 
-def serve(make: Callable[[], Build]) -> None:
+def serve(build: Build) -> None:
   """Answers the requests on standard input until it ends.
 
   What libraries print goes to standard error.
 
   Args:
-    make: imports the library and returns its `Build`; called when the process is pinned.
+    build: builds the work of a library.
   """
   answers = os.fdopen(os.dup(1), "w")
   os.dup2(2, 1)
-  pin(int(sys.argv[1]))
-  worker = None
+  worker = Worker(build)
   for line in sys.stdin:
-    request = json.loads(line)
     try:
-      worker = worker or Worker(make())
-      answer = {"done": _answer(worker, request)}
+      answer = {"done": _answer(worker, json.loads(line))}
     except Exception as error:  # reported by the process that asked
       traceback.print_exc()
       answer = {"error": f"{type(error).__name__}: {error}"}

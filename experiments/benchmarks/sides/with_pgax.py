@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.benchmarks import machine
 from experiments.benchmarks.shape import Shape
-from experiments.benchmarks.worker import Build, Call, Work, serve
+from experiments.benchmarks.worker import Call, Work, serve
 from pgax import algorithms
 from pgax.distributed import make_mesh
 from pgax.learner import (
@@ -109,6 +109,7 @@ def build(shape: Shape, names: tuple[str, ...], folder: Path | None) -> Work:
     "params": sum(x.size for x in jax.tree.leaves(latest[0].params)),
     "versions": {"jax": jax.__version__, "python": platform.python_version()},
     "device": jax.devices()[0].device_kind,
+    "limit_work": machine.limit_work(),
   }
   limits = {name: calls.pop(name) for name in ("matmul", "copy") if name in calls}
   return Work(calls, facts, limits, machine.peak_bytes)
@@ -180,11 +181,6 @@ def _export(folder: Path, shape: Shape, params: PyTree, rollout: Rollout) -> Non
   )
 
 
-def make() -> Build:
-  """Returns `build`, with JAX's persistent compilation cache off."""
-  jax.config.update("jax_enable_compilation_cache", False)
-  return build
-
-
 if __name__ == "__main__":
-  serve(make)
+  jax.config.update("jax_enable_compilation_cache", False)  # compilation is timed
+  serve(build)

@@ -13,7 +13,7 @@ import transformers
 from transformers import AutoModelForCausalLM
 
 from experiments.benchmarks.shape import Shape
-from experiments.benchmarks.worker import Build, Call, Work, serve
+from experiments.benchmarks.worker import Call, Work, serve
 
 Model = torch.nn.Module
 
@@ -127,10 +127,5 @@ def _make_update(shape: Shape, model: Model, batch: dict[str, torch.Tensor]) -> 
   return update
 
 
-def make() -> Build:
-  """Returns `build`."""
-  return build
-
-
 if __name__ == "__main__":
-  serve(make)
+  serve(build)
