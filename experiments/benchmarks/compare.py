@@ -97,7 +97,7 @@ def _summary(
     result["step_tok_s"] = (
       shape.rows * (shape.prompt_len + shape.gen_len) / result["step_s"]
     )
-    result["grad_norms"] = build["values"]["update"]
+    result["grad_norms"] = [x for x in build["values"]["update"] if x is not None]
   return result
 
 

@@ -94,7 +94,9 @@ _SKEWED = flags.DEFINE_bool(
 def main() -> None:
   """Measures and prints."""
   try:
-    shape = Shape(**{name: holder.value for name, holder in _SHAPE.items()})
+    sizes = {name: holder.value for name, holder in _SHAPE.items()}
+    # A grid has every number of key heads.
+    shape = Shape(**sizes | ({"kv_heads": 0} if _GRID.value else {}))
     pin(shape.threads)
     _check(shape)
     result, text = _measure(shape)

@@ -145,9 +145,7 @@ def _make_cluster(shape: Shape) -> Any:
   )
   roles = (lib.Role.ACTOR, lib.Role.REFERENCE, lib.Role.ROLLOUT)
   config = lib.ClusterConfig(
-    role_to_mesh=dict.fromkeys(
-      (lib.Role.ACTOR, lib.Role.REFERENCE, lib.Role.ROLLOUT), mesh
-    ),
+    role_to_mesh=dict.fromkeys(roles, mesh),
     rollout_engine="vanilla",
     offload_to_cpu=False,
     training_config=training,
