@@ -2,6 +2,7 @@
 
 import dataclasses
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,14 @@ def measure(
   Raises:
     RuntimeError: if gradients on the same weights and batch differ.
   """
-  built = {name: side.build(shape, names, folder) for name, side in sides.items()}
+  built = {}
+  for name, side in sides.items():
+    _note(f"{shape.heads}/{shape.kv_heads} heads, {shape.rows} rows: {name} compiles")
+    built[name] = side.build(shape, names, folder)
   _check_gradients({name: build["values"] for name, build in built.items()})
   times = {name: {call: [] for call in build["names"]} for name, build in built.items()}
-  for _ in range(rounds):
+  for number in range(rounds):
+    _note(f"round {number + 1} of {rounds}")
     for name, side in sides.items():
       for call, rows in times[name].items():
         rows.append(side.call(call))
@@ -60,6 +65,11 @@ def measure(
   for name, result in results.items():
     result["ratio"] = _ratios(times["pgax"], times[name])
   return ours | ({"peers": results} if results else {})
+
+
+def _note(text: str) -> None:
+  """Reports progress where it does not disturb the JSON object."""
+  print(text, file=sys.stderr, flush=True)
 
 
 def _check_gradients(values: Mapping[str, Mapping[str, Sequence[float]]]) -> None:

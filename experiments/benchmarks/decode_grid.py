@@ -116,7 +116,8 @@ def decoder_step(
   # All slots are written, and the step writes the last one.
   written = jnp.broadcast_to(jnp.arange(1, slots + 1), cache.suffix.positions.shape)
   suffix = cache.suffix.replace(positions=written.astype(jnp.int32))
-  kept = [cache.replace(suffix=suffix)]
+  # A step donates the cache, whose buffers must not be shared.
+  kept = [jax.tree.map(jnp.copy, cache.replace(suffix=suffix))]
   tokens = jnp.ones((1, batch, 1), jnp.int32)
 
   def one(params, cache):

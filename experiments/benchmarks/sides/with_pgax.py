@@ -182,5 +182,4 @@ def _export(folder: Path, shape: Shape, params: PyTree, rollout: Rollout) -> Non
 
 
 if __name__ == "__main__":
-  jax.config.update("jax_enable_compilation_cache", False)  # compilation is timed
   serve(build)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from experiments.benchmarks import children, compare, grids, report
+from experiments.benchmarks.machine import step_bytes, update_flops
 from experiments.benchmarks.shape import Shape
 from experiments.benchmarks.sides import with_pgax, with_transformers
 from experiments.benchmarks.worker import Work, Worker
@@ -26,7 +27,7 @@ TINY = Shape(
   gen_len=4,
   micro=2,
 )
-CALLS = (*compare.GENERATE, *compare.UPDATE, *compare.LIMITS)
+CALLS = ("generate", *compare.UPDATE, *compare.LIMITS)
 SPEEDS = {"gen_s", "gen_cpu_s", "gen_compile_s", "gen_tok_s"}
 STEPS = {"step_s", "step_cpu_s", "step_compile_s", "step_tok_s", "grad_norms"}
 
@@ -58,12 +59,12 @@ def result(tmp_path_factory):
 def test_keys(result):
   ours = json.loads(json.dumps(result[0]))
   expected = {"params", "peak_bytes", "peak_bytes_of", "device", "versions", "args"}
-  expected |= SPEEDS | STEPS | {"machine", "step_mfu", "decode_bandwidth_share"}
+  expected |= SPEEDS | STEPS | {"machine", "step_mfu"}
   assert expected <= set(ours)
   assert ours["args"] == {**json.loads(json.dumps(vars(TINY))), "rounds": 2}
   assert len(ours["gen_s_all"]) == len(ours["step_s_all"]) == 2
   assert ours["gen_tok_s"] == pytest.approx(16 / ours["gen_s"])
-  assert 0 < ours["step_mfu"] < 1 and 0 < ours["decode_bandwidth_share"] < 1
+  assert 0 < ours["step_mfu"] < 1
   theirs = ours["peers"]["transformers"]
   assert set(theirs) >= SPEEDS | STEPS
   assert theirs["params"] == ours["params"]
@@ -128,6 +129,18 @@ def test_ratios():
     }
   }
   assert report.spread(ratio["update"]["wall"]) == "2.50 (2.00-3.00)"
+
+
+def test_shares_of_the_limits():
+  ours = {"gen_s": 5.0, "first_token_s": 2.0, "step_s": 4.0, "params": 100}
+  ours["limit_work"] = {"matmul": 600.0, "copy": 80.0}
+  times = {"matmul": [{"wall": 2.0}] * 3, "copy": [{"wall": 4.0}] * 3}
+  shares = compare._shares(TINY, ours, times)
+  assert shares["machine"] == {"matmul_flops_s": 300, "bytes_s": 20}
+  assert shares["step_mfu"] == update_flops(TINY) / 4 / 300
+  assert shares["decode_tok_s"] == 4 * 3 / 3  # 4 completions, 3 tokens after the first
+  assert shares["decode_bandwidth_share"] == step_bytes(TINY, 100) / 20
+  assert compare._shares(TINY, ours, {}) == {}
 
 
 def test_tables(result):

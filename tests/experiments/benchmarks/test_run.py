@@ -2,11 +2,13 @@
 
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments.benchmarks import decode_grid
+from tests.forked import open_programs
 
 TINY = [
   "--layers=1",
@@ -17,9 +19,20 @@ TINY = [
   "--prompts=4",
   "--group=2",
   "--prompt_len=2",
-  "--gen_len=3",
+  "--gen_len=1",  # one program samples, and samples the first token
   "--iters=1",
 ]
+
+
+@pytest.fixture(scope="module")
+def call():
+  """Programs whose children keep what they compile, as this process does."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setenv("JAX_COMPILATION_CACHE_DIR", jax.config.jax_compilation_cache_dir)
+    patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    patch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+    with open_programs() as programs:
+      yield lambda program, *arguments: programs(f"experiments.{program}", *arguments)
 
 
 def run(call, *arguments):
@@ -59,12 +72,16 @@ def test_bfloat16_has_no_comparison(call):
   assert "--peers compares in float32" in done.stderr
 
 
+@pytest.mark.slow
 def test_skewed_lengths(call):
   sizes = [*TINY[:-2], "--gen_len=16", "--skewed"]
   done = run(call, *sizes)
   assert done.returncode == 0, done.stderr[-3000:]
   (row,) = json.loads(done.stdout.splitlines()[-1])["skewed"]  # 8 completions, 1 slot
   assert row["slots"] == 1 and row["of_ideal"] == row["of_ideal_without_refill"] == 1
+
+
+def test_skewed_lengths_need_several_completions_a_slot(call):
   done = run(call, "--prompts=1", "--group=4", "--skewed")
   assert "prompts * group is 4; --skewed takes a multiple of 8" in done.stderr
 
