@@ -19,6 +19,7 @@ from absl import flags
 from experiments import program
 from experiments.benchmarks import compare, decode_grid, grids, report, skewed
 from experiments.benchmarks.children import PEERS, installed_peers, open_children
+from experiments.benchmarks.names_flag import define_names
 from experiments.benchmarks.shape import DTYPES, Shape, pin
 from experiments.settings import docstring_items
 from pgax.errors import UserError
@@ -31,7 +32,8 @@ def _define_shape() -> dict[str, flags.FlagHolder]:
   texts, holders = docstring_items(Shape), {}
   makers = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
   for field in dataclasses.fields(Shape):
-    text = texts[field.name].capitalize()
+    text = texts[field.name]
+    text = text[:1].upper() + text[1:]
     if field.type is str:
       holder = flags.DEFINE_enum(field.name, field.default, DTYPES, text)
     else:
@@ -40,34 +42,12 @@ def _define_shape() -> dict[str, flags.FlagHolder]:
   return holders
 
 
-class _Names(flags.ArgumentParser):
-  """Parses names separated by commas; a flag without a value means all of them."""
-
-  def __init__(self, allowed: tuple[str, ...]):
-    self._allowed = allowed
-
-  def parse(self, argument: str) -> tuple[str, ...]:
-    if argument in ("true", "false"):
-      return self._allowed if argument == "true" else ()
-    names = tuple(argument.split(","))
-    for name in names:
-      if name not in self._allowed:
-        raise ValueError(f"it must be some of {', '.join(self._allowed)}")
-    return names
-
-
-def _define_names(name: str, allowed: tuple[str, ...], text: str) -> flags.FlagHolder:
-  """Defines a flag such as `--grid` or `--grid=decode,heads`."""
-  flag = flags.Flag(_Names(allowed), None, name, None, text, boolean=True)
-  return flags.DEFINE_flag(flag)
-
-
 _SHAPE = _define_shape()
 _ITERS = flags.DEFINE_integer("iters", 5, "Number of rounds.", lower_bound=1)
 _SKIP_TRAIN = flags.DEFINE_bool("skip_train", False, "Whether to time the sampler only.")
 _JSON = flags.DEFINE_bool("json", False, "Whether to print the JSON object only.")
 _OUT = flags.DEFINE_string("out", None, "File to write the JSON object to.")
-_PEERS = _define_names(
+_PEERS = define_names(
   "peers",
   tuple(PEERS),
   f"Libraries to compare with: some of {', '.join(PEERS)}; by default those installed.",
@@ -75,7 +55,7 @@ _PEERS = _define_names(
 _PEER_PYTHON = flags.DEFINE_multi_string(
   "peer_python", [], "NAME=PATH, the Python interpreter that has a library installed."
 )
-_GRID = _define_names(
+_GRID = define_names(
   "grid",
   _GRIDS,
   "Grids to measure, by default all: decode (attention of one token), sampler, heads "
