@@ -2,6 +2,9 @@
 
 from absl import flags
 
+# `--help` lists the flags defined here among those of the program.
+flags.disclaim_key_flags()
+
 
 class _Names(flags.ArgumentParser):
   """Parses names separated by commas; a flag without a value means all of them."""
