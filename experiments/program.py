@@ -182,7 +182,7 @@ def _check_overrides(
 
 
 def _check_arguments(argv: Sequence[str]) -> None:
-  """Rejects flags that are given twice, of which the last would win, and bad text."""
+  """Rejects bad text, and flags given twice, of which the last would win."""
   values = {}
   for argument in argv[1:]:
     if not argument.isprintable() and any("\ud800" <= x <= "\udfff" for x in argument):
@@ -195,7 +195,8 @@ def _check_arguments(argv: Sequence[str]) -> None:
       return
     name, _, value = argument.partition("=")
     name = name.lstrip("-").replace("-", "_")
-    if argument.startswith("-") and name in values:
+    several = name in flags.FLAGS and isinstance(flags.FLAGS[name], flags.MultiFlag)
+    if argument.startswith("-") and name in values and not several:
       raise UserError(
         f"--{name} is given twice, as {values[name]!r} and {value!r}; give it once"
       )

@@ -61,8 +61,7 @@ def test_sentences_may_span_lines():
     ("sample", ["workdir"]),
     ("solve_rates", ["output", "workdir"]),
     ("prepare_gsm8k", ["data_dir", "source"]),
-    ("benchmarks.sampler", ["peer"]),
-    ("benchmarks.train_step", ["peer"]),
+    ("benchmarks.run", ["embed", "grid", "json", "peer_python", "peers", "skewed"]),
   ],
 )
 def test_help_lists_the_flags(call, program, flags):
