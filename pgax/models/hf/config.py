@@ -127,7 +127,7 @@ def from_hf(raw: Mapping[str, Any]) -> DecoderConfig:
   fields |= sliding | read_rope(raw, family, bool(sliding["sliding_window"]))
   fields |= family.fixed
   for setting in family.settings:
-    fields[setting.field] = setting.read(raw.get(setting.name, setting.default))
+    fields[setting.field] = setting.value(raw)
   return DecoderConfig(**fields)
 
 

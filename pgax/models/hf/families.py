@@ -26,6 +26,7 @@ class Setting:
     default: value of a setting that the file does not have.
     read: converts the setting to the field.
     write: converts the field to the setting.
+    other_name: name of the setting in some files; empty if it has one name.
   """
 
   name: str
@@ -33,6 +34,12 @@ class Setting:
   default: Any
   read: Callable[[Any], Any] = _same
   write: Callable[[Any], Any] = _same
+  other_name: str = ""
+
+  def value(self, raw: Mapping[str, Any]) -> Any:
+    """Reads the field from the contents of `config.json`."""
+    name = self.name if self.name in raw else self.other_name
+    return self.read(raw.get(name, self.default))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +176,7 @@ FAMILIES = (
     settings=(
       *_ATTENTION_BIAS,
       Setting("moe_intermediate_size", "mlp_dim", 768),
-      Setting("num_experts", "num_experts", 128),
+      Setting("num_experts", "num_experts", 128, other_name="num_local_experts"),
       Setting("num_experts_per_tok", "experts_per_token", 8),
       Setting("norm_topk_prob", "normalize_router", False),
     ),

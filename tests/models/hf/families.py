@@ -113,11 +113,21 @@ CASES = (
   _case(
     "ministral",
     "Ministral",
+    head_dim=16,
     sliding_window=WINDOW,
     layer_types=["sliding_attention", "full_attention", "sliding_attention"],
   ),
   _case("gemma", "Gemma", head_dim=12, attention_bias=True),
-  _case("phi3", "Phi3", sliding_window=WINDOW),
+  _case(
+    "phi3",
+    "Phi3",
+    sliding_window=WINDOW,
+    rope_parameters={
+      "rope_type": "default",
+      "rope_theta": 1e4,
+      "partial_rotary_factor": 0.5,
+    },
+  ),
   _case("phi3_longrope", "Phi3", rope_parameters=_LONGROPE, tie_word_embeddings=True),
   _case(
     "smollm3",
