@@ -107,23 +107,3 @@ def _load(probs: Array, chosen: Array, real: Array) -> RouterLoad:
     jnp.sum(jnp.where(real[:, None], probs, 0), axis=0),
     jnp.sum(real, dtype=jnp.float32),
   )
-
-
-def balance_loss(load: RouterLoad, fraction: Array | None = None) -> Array:
-  """Computes the load-balancing loss of a router, at least about 1 for a balanced one.
-
-  `X sum_e f_e P_e`, where `f_e` is the number of times a token chooses expert `e`, and
-  `P_e` its mean probability. The factor `f` has no gradient. Source: Switch Transformer,
-  arXiv 2101.03961, with `f` and `P` over all layers as in transformers.
-
-  Args:
-    load: use of the experts.
-    fraction: `[X]` choices of each expert per token; None for those of the load.
-
-  Returns:
-    A float32 scalar.
-  """
-  tokens = jnp.maximum(load.tokens, 1)
-  fraction = load.chosen / tokens if fraction is None else fraction
-  fraction = jax.lax.stop_gradient(fraction)
-  return len(fraction) * jnp.sum(fraction * load.probability) / tokens
