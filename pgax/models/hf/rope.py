@@ -98,9 +98,11 @@ def read_rope(raw: Mapping[str, Any], family: Family, sliding: bool) -> dict[str
   params = {"rope_theta": raw.get("rope_theta") or family.theta}
   params |= (new.get(FULL) if nested else new) or {}
   params |= raw.get("rope_scaling") or {}  # the older name has precedence
-  for name in ("partial_rotary_factor", "original_max_position_embeddings"):
-    if raw.get(name) is not None:
-      params = {name: raw[name]} | params
+  partial, length = "partial_rotary_factor", "original_max_position_embeddings"
+  if raw.get(partial) is not None:
+    params = {partial: raw[partial]} | params
+  if raw.get(length) is not None:  # unlike the other one, it has precedence
+    params |= {length: raw[length]}
   local_base = 0.0
   if family.local_theta and sliding:
     local = (new.get(SLIDING) if nested else None) or {}
@@ -147,6 +149,9 @@ def write_rope(config: DecoderConfig, family: Family) -> dict[str, Any]:
     params |= {"short_factor": list(s.factors), "long_factor": list(s.factors)}
   if s.attention_factor:
     params["attention_factor"] = s.attention_factor
+  if s.kind == "longrope":  # transformers prefers it there, and has a default
+    length = {"original_max_position_embeddings": s.trained_length}
+    return length | {"rope_parameters": params}
   if not family.local_theta:
     return {"rope_parameters": params}
   local = {"rope_type": "default", "rope_theta": config.local_rope_theta or 10_000.0}

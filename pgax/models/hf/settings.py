@@ -148,7 +148,7 @@ def check_length(raw: Mapping[str, Any], tokens: int) -> None:
     if rope_type(params, raw.get("model_type")) == "longrope":
       # Longer texts have other wavelengths, from their first token on.
       key = "original_max_position_embeddings"
-      allowed = params.get(key) or raw.get(key) or allowed
+      allowed = raw.get(key) or params.get(key) or allowed
     elif allowed and (factor := params.get("factor")):
       # Some files give the length before it is scaled.
       allowed = int(allowed * max(factor, 1))

@@ -128,7 +128,13 @@ CASES = (
       "partial_rotary_factor": 0.5,
     },
   ),
-  _case("phi3_longrope", "Phi3", rope_parameters=_LONGROPE, tie_word_embeddings=True),
+  _case(
+    "phi3_longrope",
+    "Phi3",
+    rope_parameters=_LONGROPE,
+    original_max_position_embeddings=64,
+    tie_word_embeddings=True,
+  ),
   _case(
     "smollm3",
     "SmolLM3",
