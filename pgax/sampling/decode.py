@@ -113,8 +113,7 @@ def sample_counted(
   chex.assert_rank([prompt_tokens, prompt_mask, options.eos_ids], [2, 2, 1])
   chex.assert_equal_shape([prompt_tokens, prompt_mask])
   n = len(prompt_tokens)
-  if key.ndim == 0:
-    key = prompt_keys(key, n)
+  key = prompt_keys(key, n) if key.ndim == 0 else key
   chex.assert_shape(key, (n,))
   if not 0 <= slots <= n * group:
     raise ValueError(
