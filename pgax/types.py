@@ -27,6 +27,19 @@ NO_METADATA: Mapping[str, Any] = types.MappingProxyType({})
 
 
 @flax.struct.dataclass
+class ExpertChoices:
+  """The experts that a router chose for the tokens of a rollout.
+
+  Attributes:
+    prompt: `[N, P, layers, k]`, experts of each prompt token, uint8 or int32.
+    completion: `[N, G, T, layers, k]`, experts of each completion token.
+  """
+
+  prompt: Array
+  completion: Array
+
+
+@flax.struct.dataclass
 class Rollout:
   """Completions sampled for a batch of prompts.
 
@@ -44,6 +57,7 @@ class Rollout:
       `action_mask`.
     finished: `[N, G]` bool, true on completions that ended by EOS or a stop string, false
       on those cut at the length limit.
+    experts: experts that computed the tokens; None if they were not recorded.
   """
 
   prompt_tokens: Array
@@ -54,6 +68,7 @@ class Rollout:
   logp: Array
   sample_logp: Array
   finished: Array
+  experts: ExpertChoices | None = None
 
 
 @flax.struct.dataclass
@@ -135,6 +150,7 @@ class Batch:
       critic.
     targets: `[N, G, T]` float32, the critic's targets; None without a critic.
     rollout_logp: `[N, G, T]` float32, `Rollout.logp` on the loss mask, for metrics.
+    experts: experts that computed the tokens in the sampler; see `Rollout`.
   """
 
   prompt_tokens: Array
@@ -153,6 +169,7 @@ class Batch:
   old_values: Array | None = None
   targets: Array | None = None
   rollout_logp: Array | None = None
+  experts: ExpertChoices | None = None
 
 
 @flax.struct.dataclass

@@ -68,6 +68,7 @@ def prepare(
     old_values=_select_given(inputs.values, mask),
     targets=_select_given(targets, mask),
     rollout_logp=select(rollout.logp, mask),
+    experts=rollout.experts,
   )
 
 

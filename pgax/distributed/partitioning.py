@@ -18,6 +18,8 @@ RULES = (
   ("heads", "model"),
   ("kv_heads", "model"),
   ("mlp", "model"),
+  # Each device has a part of every expert: a token may need any of them.
+  ("experts", None),
   ("head", None),
   ("norm", None),
 )

@@ -133,7 +133,9 @@ class SupervisedConfig:
 
 @dataclasses.dataclass(frozen=True)
 class LearnerConfig:
-  """How updates are computed; none of these settings changes the gradient.
+  """How updates are computed.
+
+  Without a mixture of experts none of these settings changes the gradient.
 
   Attributes:
     microbatches: number of microbatches that an optimizer step is split into, to save
@@ -142,14 +144,26 @@ class LearnerConfig:
       time.
     keep_reference: whether to hold a reference policy and log `kl/ref` even if the
       algorithm does not use one.
+    router_aux_coef: coefficient of the load-balancing loss of a mixture of experts, in the
+      supervised stage too; 0 for none.
+    router_replay: whether the update computes tokens by the experts that computed them in
+      the rollout, so that sampler and trainer can't differ in them (arXiv 2510.11370).
   """
 
   microbatches: int = 1
   logit_chunk: int = 128
   keep_reference: bool = False
+  router_aux_coef: float = 0.0
+  router_replay: bool = False
 
   def __post_init__(self):
     check_at_least(self, 1, "microbatches", "logit_chunk")
+    check_at_least(self, 0, "router_aux_coef")
+
+  @property
+  def needs_experts(self) -> bool:
+    """Whether an update needs the experts that were chosen in its rollout."""
+    return self.router_replay or self.router_aux_coef > 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,13 +1,30 @@
 """Forward passes: log-probabilities, entropies and values of completions."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
 from pgax.models.decoder import Decoder
+from pgax.models.experts import RouterLoad
 from pgax.models.heads import ScalarDecoder
-from pgax.models.scoring import completion_features, completion_outputs, row_features
+from pgax.models.scoring import completion_outputs, routed_features, row_features
 from pgax.ops import logprobs
-from pgax.types import Array, Batch, DemonstrationRows, PyTree, Rollout
+from pgax.types import Array, Batch, DemonstrationRows, ExpertChoices, PyTree, Rollout
+
+
+class PolicyOutputs(NamedTuple):
+  """Outputs of a forward pass over completions.
+
+  Attributes:
+    logp: `[N, G, T]` log-probabilities, in nats.
+    entropy: `[N, G, T]` entropies, in nats.
+    load: use of the experts; None for a model without experts.
+  """
+
+  logp: Array
+  entropy: Array
+  load: RouterLoad | None
 
 
 def completion_logp(
@@ -33,15 +50,42 @@ def completion_logp(
   Returns:
     Two arrays `[N, G, T]`, in nats.
   """
-  hidden = completion_features(
+  return policy_outputs(model, params, completions, temperature, chunk)[:2]
+
+
+def policy_outputs(
+  model: Decoder,
+  params: PyTree,
+  completions: Rollout | Batch,
+  temperature: float = 1.0,
+  chunk: int = 128,
+  experts: ExpertChoices | None = None,
+) -> PolicyOutputs:
+  """Computes `completion_logp`, with the experts in and their use out.
+
+  Args:
+    model: decoder of the policy.
+    params: its parameters.
+    completions: prompts `[N, P]` and completions `[N, G, T]`.
+    temperature: temperature of the policy.
+    chunk: number of positions in a chunk, at least 1.
+    experts: experts that compute the tokens; None lets the router choose.
+
+  Returns:
+    `PolicyOutputs`.
+  """
+  hidden, load = routed_features(
     model,
     params,
     completions.prompt_tokens,
     completions.prompt_mask,
     completions.tokens,
     completions.token_mask,
+    experts,
   )
-  return _chunked_logp(model, params, hidden, completions.tokens, temperature, chunk)
+  tokens = completions.tokens
+  logp, entropy = _chunked_logp(model, params, hidden, tokens, temperature, chunk)
+  return PolicyOutputs(logp, entropy, load)
 
 
 def row_logp(
@@ -58,11 +102,18 @@ def row_logp(
   Returns:
     `[R, L]` in nats; meaningless at padding and at the first token of a text.
   """
-  hidden = row_features(model, params, rows.tokens, rows.positions, rows.segments)
+  return routed_row_logp(model, params, rows, chunk)[0]
+
+
+def routed_row_logp(
+  model: Decoder, params: PyTree, rows: DemonstrationRows, chunk: int = 128
+) -> tuple[Array, RouterLoad | None]:
+  """Computes `row_logp` and the use of the experts, None for a model without experts."""
+  hidden, load = row_features(model, params, rows.tokens, rows.positions, rows.segments)
   logp, _ = _chunked_logp(
     model, params, hidden[:, None], rows.tokens[:, None], temperature=1.0, chunk=chunk
   )
-  return logp[:, 0]
+  return logp[:, 0], load
 
 
 def critic_outputs(

@@ -9,7 +9,7 @@ import optax
 from pgax.algorithms import LossSums, loss
 from pgax.distributed.microbatches import join, split
 from pgax.learner.finite import all_finite, take_if
-from pgax.learner.forward import completion_logp, critic_outputs
+from pgax.learner.forward import critic_outputs, policy_outputs
 from pgax.learner.learner import Learner
 from pgax.models import lora
 from pgax.ops.masking import masked_sum
@@ -30,11 +30,13 @@ class StepSums(NamedTuple):
     loss: the loss.
     terms: sums of its terms.
     entropy: entropy of the policy, in nats.
+    balance: load-balancing loss of the router, without its coefficient.
   """
 
   loss: Array
   terms: LossSums
   entropy: Array
+  balance: Array
 
 
 def policy_objective(
@@ -44,6 +46,7 @@ def policy_objective(
   base: PyTree,
   batch: Batch,
   kl_coef: Array,
+  router_weights: Array | None = None,
 ) -> tuple[Array, tuple[StepSums, Array]]:
   """Computes the loss of a batch, or of a microbatch, by one forward pass.
 
@@ -54,25 +57,36 @@ def policy_objective(
     base: frozen parameters under adapters; empty without adapters.
     batch: a batch from `prepare`, or some of its prompts.
     kl_coef: coefficient of a KL penalty in the loss.
+    router_weights: `[X]` from `routing.balance_weights`; None without that loss.
 
   Returns:
     The loss, and the sums and log-probabilities `[N, G, T]` that it is made of.
   """
   policy = trained.policy if learner.learn_policy else params.policy
   policy = lora.apply(learner.lora, base, policy)
-  logp, entropy = completion_logp(
-    learner.model, policy, batch, learner.temperature, learner.config.logit_chunk
+  experts = batch.experts if learner.config.router_replay else None
+  logp, entropy, load = policy_outputs(
+    learner.model, policy, batch, learner.temperature, learner.config.logit_chunk, experts
   )
   outputs = None
   if learner.critic:
     outputs = critic_outputs(learner.critic, trained.critic, batch)
   total, terms = loss(learner.algorithm, logp, batch, kl_coef, outputs)
-  sums = StepSums(total, terms, masked_sum(entropy, batch.loss_mask))
+  balance = jnp.float32(0)
+  if router_weights is not None:
+    balance = jnp.sum(router_weights * load.probability)
+    total = total + learner.config.router_aux_coef * balance
+  sums = StepSums(total, terms, masked_sum(entropy, batch.loss_mask), balance)
   return total, (sums, logp)
 
 
 def accumulate_gradients(
-  learner: Learner, params: Trained, base: PyTree, batch: Batch, kl_coef: Array
+  learner: Learner,
+  params: Trained,
+  base: PyTree,
+  batch: Batch,
+  kl_coef: Array,
+  router_weights: Array | None = None,
 ) -> tuple[Trained, StepSums, Array]:
   """Sums gradients over the microbatches of an optimizer step.
 
@@ -82,6 +96,7 @@ def accumulate_gradients(
     base: frozen parameters under adapters; empty without adapters.
     batch: batch of the optimizer step.
     kl_coef: coefficient of a KL penalty in the loss.
+    router_weights: see `policy_objective`.
 
   Returns:
     The gradient (`policy` is empty if only the critic is trained), the sums, and the
@@ -93,12 +108,12 @@ def accumulate_gradients(
 
   def add(total: tuple[Trained, StepSums], microbatch: Batch) -> tuple[tuple, Array]:
     (_, (sums, logp)), gradient = gradient_of(
-      trained, learner, params, base, microbatch, kl_coef
+      trained, learner, params, base, microbatch, kl_coef, router_weights
     )
     return jax.tree.map(jnp.add, total, (gradient, sums)), logp
 
   zero = jnp.float32(0)
-  no_sums = StepSums(zero, LossSums(*[zero] * len(LossSums._fields)), zero)
+  no_sums = StepSums(zero, LossSums(*[zero] * len(LossSums._fields)), zero, zero)
   zeros = (jax.tree.map(jnp.zeros_like, trained), no_sums)
   microbatches = split(batch, learner.config.microbatches)
   (gradient, sums), logp = jax.lax.scan(add, zeros, microbatches)

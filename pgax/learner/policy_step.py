@@ -11,7 +11,7 @@ import optax
 from pgax.algorithms import prepare
 from pgax.distributed.microbatches import join, split
 from pgax.learner.finite import all_finite, take_if
-from pgax.learner.forward import completion_logp, critic_outputs
+from pgax.learner.forward import critic_outputs, policy_outputs
 from pgax.learner.gradients import (
   StepSums,
   Trained,
@@ -22,6 +22,7 @@ from pgax.learner.learner import Learner
 from pgax.learner.metrics import batch_metrics, update_metrics
 from pgax.learner.state import TrainState, step_keys
 from pgax.models import lora
+from pgax.models.routing import balance_weights, count_choices
 from pgax.ops import kl
 from pgax.ops.masking import lengths, masked_sum
 from pgax.types import Array, Batch, Feedback, PyTree, Rollout
@@ -139,13 +140,22 @@ def make_batch(
   def by_microbatch(function: Callable[[Rollout], Array]) -> Array:
     return join(jax.lax.map(function, split(rollout, learner.config.microbatches)))
 
-  def logp_under(trained: PyTree) -> Array:
+  def logp_under(trained: PyTree, replay: bool) -> Array:
     params = lora.apply(learner.lora, state.base, trained)
     temperature, chunk = learner.temperature, learner.config.logit_chunk
-    return by_microbatch(
-      lambda part: completion_logp(learner.model, params, part, temperature, chunk)[0]
-    )
 
+    def logp(part: Rollout) -> Array:
+      experts = part.experts if replay else None
+      return policy_outputs(learner.model, params, part, temperature, chunk, experts).logp
+
+    return by_microbatch(logp)
+
+  replay = learner.config.router_replay
+  if learner.config.needs_experts and rollout.experts is None:
+    raise ValueError(
+      "rollout.experts is None; learner.router_aux_coef and learner.router_replay need "
+      "them, from a decoder with experts and a sampler with record_experts"
+    )
   values = None
   if learner.critic:
     outputs = by_microbatch(
@@ -156,8 +166,9 @@ def make_batch(
     algorithm,
     rollout,
     feedback,
-    logp_under(state.params) if algorithm.needs_old_logp else None,
-    logp_under(state.ref_params) if learner.has_reference else None,
+    logp_under(state.params, replay) if algorithm.needs_old_logp else None,
+    # The reference's router chooses on its own.
+    logp_under(state.ref_params, replay=False) if learner.has_reference else None,
     kl_coef=kl_coef,
     baseline=state.baseline_state if algorithm.baseline else None,
     values=values,
@@ -187,12 +198,14 @@ def update_epochs(
   if batch.nll_weights is not None:
     scaled = scaled.replace(nll_weights=batch.nll_weights * count)
 
+  router_weights = _router_weights(learner, batch)
+
   def optimizer_step(carry: tuple[Trained, Trained], rows: Array) -> tuple:
     params, opt_state = carry
     # With one minibatch the order can't matter.
     minibatch = scaled if count == 1 else jax.tree.map(lambda x: x[rows], scaled)
     gradient, sums, logp = accumulate_gradients(
-      learner, params, state.base, minibatch, kl_coef
+      learner, params, state.base, minibatch, kl_coef, router_weights
     )
     has_tokens = jnp.any(minibatch.loss_mask)
     *carry, skipped = apply_update(
@@ -212,6 +225,21 @@ def update_epochs(
   return *carry, outputs
 
 
+def _router_weights(learner: Learner, batch: Batch) -> Array | None:
+  """Weights of the load-balancing loss, by the choices of the rollout; None without it."""
+  if not learner.config.router_aux_coef or not learner.learn_policy:
+    return None
+  parts = (
+    (batch.experts.prompt, batch.prompt_mask),
+    (batch.experts.completion, batch.token_mask),
+  )
+  experts = learner.model.config.num_experts
+  counts = [count_choices(choices, mask, experts) for choices, mask in parts]
+  chosen, tokens = (sum(x) for x in zip(*counts, strict=True))
+  # Like all weights, they are scaled up for a minibatch, which is a part of the batch.
+  return balance_weights(chosen, tokens) * learner.algorithm.minibatches
+
+
 def _step_metrics(learner: Learner, batch: Batch, outputs: StepOutputs) -> dict[str, Array]:
   sums, tokens = outputs.sums, jnp.sum(batch.loss_mask) * learner.algorithm.epochs
   metrics = {
@@ -220,6 +248,8 @@ def _step_metrics(learner: Learner, batch: Batch, outputs: StepOutputs) -> dict[
     "update/skipped": jnp.sum(outputs.skipped),
     **update_metrics(learner.algorithm, sums.terms, sums.entropy, tokens),
   }
+  if learner.config.router_aux_coef:
+    metrics["loss/router_balance"] = jnp.mean(sums.balance)
   if learner.critic:
     metrics["value/grad_norm"] = jnp.mean(outputs.norms.critic)
   return metrics

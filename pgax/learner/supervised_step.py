@@ -9,10 +9,12 @@ import optax
 
 from pgax.distributed.microbatches import split
 from pgax.learner.finite import all_finite, take_if
-from pgax.learner.forward import row_logp
+from pgax.learner.forward import routed_row_logp
 from pgax.learner.learner import Learner
 from pgax.learner.state import TrainState
 from pgax.models import lora
+from pgax.models.experts import RouterLoad
+from pgax.models.routing import balance_weights
 from pgax.ops import aggregation
 from pgax.ops.masking import masked_sum
 from pgax.types import Array, DemonstrationRows, PyTree
@@ -72,7 +74,8 @@ def supervised_objective(
   base: PyTree,
   rows: DemonstrationRows,
   weights: Array,
-) -> Array:
+  router_weights: Array | None = None,
+) -> tuple[Array, Array]:
   """Computes the weighted negative log-likelihood `sum(w * -logp)` of solutions.
 
   Args:
@@ -81,13 +84,35 @@ def supervised_objective(
     base: frozen parameters under adapters; empty without adapters.
     rows: a batch, or some of its rows.
     weights: `[R, L]` from `token_weights`.
+    router_weights: `[X]` from `routing.balance_weights`; None without that loss.
 
   Returns:
-    A scalar.
+    The loss, which includes the load-balancing loss, and the latter without its
+    coefficient.
   """
   params = lora.apply(learner.lora, base, trained)
-  logp = row_logp(learner.model, params, rows, learner.config.logit_chunk)
-  return -masked_sum(weights * logp, rows.learned)
+  logp, load = routed_row_logp(learner.model, params, rows, learner.config.logit_chunk)
+  total, balance = -masked_sum(weights * logp, rows.learned), jnp.float32(0)
+  if router_weights is not None:
+    balance = jnp.sum(router_weights * load.probability)
+    total = total + learner.config.router_aux_coef * balance
+  return total, balance
+
+
+def _router_weights(
+  learner: Learner, state: TrainState, rows: DemonstrationRows, microbatches: int
+) -> Array | None:
+  """Weights of the load-balancing loss, by a pass over the batch; None without it."""
+  if not learner.config.router_aux_coef:
+    return None
+  params = lora.apply(learner.lora, state.base, state.params)
+
+  def load(part: DemonstrationRows) -> RouterLoad:
+    return routed_row_logp(learner.model, params, part, learner.config.logit_chunk)[1]
+
+  parts = jax.lax.map(load, split(rows, microbatches))
+  total = jax.tree.map(lambda x: jnp.sum(x, axis=0), parts)
+  return balance_weights(total.chosen, total.tokens)
 
 
 def supervised_step(
@@ -110,15 +135,21 @@ def supervised_step(
   Returns:
     The next state and metrics.
   """
+  router_weights = _router_weights(learner, state, rows, microbatches)
 
   def add(total: tuple, part: tuple) -> tuple[tuple, None]:
-    gradient_of = jax.value_and_grad(supervised_objective)
-    value_and_gradient = gradient_of(state.params, learner, state.base, *part)
+    gradient_of = jax.value_and_grad(supervised_objective, has_aux=True)
+    value_and_gradient = gradient_of(
+      state.params, learner, state.base, *part, router_weights
+    )
     return jax.tree.map(jnp.add, total, value_and_gradient), None
 
-  zeros = (jnp.float32(0), jax.tree.map(jnp.zeros_like, state.params))
+  zero = jnp.float32(0)
+  zeros = ((zero, zero), jax.tree.map(jnp.zeros_like, state.params))
   weighted_rows = (rows, token_weights(rows, normalize_constant))
-  (value, gradient), _ = jax.lax.scan(add, zeros, split(weighted_rows, microbatches))
+  ((value, balance), gradient), _ = jax.lax.scan(
+    add, zeros, split(weighted_rows, microbatches)
+  )
   updates, opt_state = learner.optimizer.update(gradient, state.opt_state, state.params)
   params, grad_norm = optax.apply_updates(state.params, updates), optax.tree.norm(gradient)
   finite = all_finite(value, grad_norm, optax.tree.norm(params))
@@ -134,4 +165,6 @@ def supervised_step(
     "tokens/learned": jnp.sum(rows.learned),
     "tokens/padding": jnp.mean(rows.segments == 0),
   }
+  if learner.config.router_aux_coef:
+    metrics["loss/router_balance"] = balance
   return state, metrics

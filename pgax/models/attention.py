@@ -42,7 +42,7 @@ class Attention(nn.Module):
       self.value_bias = self.param("value_bias", kv_heads, kv_shape[1:])
     if c.out_bias:
       self.out_bias = self.param("out_bias", part(zeros, ("embed",)), (c.embed_dim,))
-    if c.qk_norm:
+    if c.qk_norm != "none":
       self.query_norm, self.key_norm = RMSNorm(c), RMSNorm(c)
 
   def _project(self, x: Array) -> tuple[Array, Array, Array]:
@@ -52,9 +52,16 @@ class Attention(nn.Module):
     if self.config.qkv_bias:
       biases = (self.query_bias, self.key_bias, self.value_bias)
       heads = [h + b.astype(x.dtype) for h, b in zip(heads, biases, strict=True)]
-    if self.config.qk_norm:
-      heads[:2] = self.query_norm(heads[0]), self.key_norm(heads[1])
+    if self.config.qk_norm != "none":
+      norms = (self.query_norm, self.key_norm)
+      heads[:2] = [self._normalize(n, h) for n, h in zip(norms, heads[:2], strict=True)]
     return tuple(heads)
+
+  def _normalize(self, norm: RMSNorm, heads: Array) -> Array:
+    """Normalizes queries or keys `[N, G, L, H, D]`, by head or all heads together."""
+    if self.config.qk_norm == "head":
+      return norm(heads)
+    return norm(heads.reshape(*heads.shape[:3], -1)).reshape(heads.shape)
 
   def __call__(
     self,
@@ -70,7 +77,7 @@ class Attention(nn.Module):
     Args:
       x: `[N, G, L, E]`.
       positions: `[N, G, L]` int32.
-      rope: `[2, N, G, L, D / 2]`, cosines and sines of the positions.
+      rope: `[2, N, G, L, R / 2]`, cosines and sines of the positions.
       sliding: bool scalar, whether to attend to the sliding window only.
       memory: keys, values and positions of earlier tokens, in any number of parts.
       segments: `[N, G, L]` int32, number of each token's text in its row, for rows packed

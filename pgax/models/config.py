@@ -5,6 +5,8 @@ import dataclasses
 from pgax.models.rope import RopeScaling
 
 ACTIVATIONS = ("silu", "gelu_tanh")
+QK_NORMS = ("none", "head", "projection")
+NORM_PLACEMENTS = ("pre", "post", "sandwich")
 ATTENTION = ("auto", "einsum", "blockwise")
 DTYPES = ("float32", "bfloat16")
 _MAX_SIZE = 2**31  # tokens and other indices are int32
@@ -21,22 +23,27 @@ class DecoderConfig:
     num_heads: number of query heads.
     num_kv_heads: number of key and value heads; must divide `num_heads`.
     head_dim: width of a head; even, because RoPE rotates pairs of features.
-    mlp_dim: width of the gated feed-forward layer.
+    mlp_dim: width of the gated feed-forward layer, or of each expert.
     rope_theta: base of the RoPE wavelengths.
     norm_eps: number added to the mean square in RMSNorm.
     tie_embeddings: whether the output layer is the transposed embedding.
     scale_embeddings: whether embeddings are multiplied by `sqrt(embed_dim)`.
+    embedding_scale: a further factor of embeddings.
+    residual_scale: factor of the outputs of attention and feed-forward layer.
     activation: activation of the gate, `silu` (SwiGLU) or `gelu_tanh` (GeGLU).
     qkv_bias: whether the projections to queries, keys and values have biases.
     out_bias: whether the output projection of attention has a bias.
     mlp_bias: whether the feed-forward layer has biases.
-    qk_norm: whether RMSNorm is applied to the queries and keys of each head before RoPE.
+    qk_norm: what RMSNorm is applied to before RoPE: `none`, the queries and keys of each
+      `head`, or the `projection` to all heads.
     unit_offset_norm: whether RMSNorm multiplies by `1 + scale` instead of by `scale`.
-    post_norms: whether the outputs of attention and feed-forward layer are normalized too.
+    norm_placement: which sides of attention and feed-forward layer are normalized: their
+      inputs (`pre`), their outputs (`post`) or both (`sandwich`).
     query_scalar: attention scores are multiplied by `query_scalar**-0.5`; 0 uses
       `head_dim`.
     attention_softcap: attention scores are capped to `c * tanh(scores / c)`; 0 for no cap.
     logit_softcap: logits are capped to `c * tanh(logits / c)`; 0 for no cap.
+    logit_divisor: logits are divided by it, before the cap.
     sliding_window: number of tokens, itself included, that a token attends to in a sliding
       layer; 0 for no sliding layers.
     sliding_layers: whether each layer is a sliding one; empty for all layers, given a
@@ -44,6 +51,11 @@ class DecoderConfig:
     local_rope_theta: base of the RoPE wavelengths in sliding layers, which are then not
       scaled; 0 uses `rope_theta` and `rope_scaling` in all layers.
     rope_scaling: scaling of the RoPE wavelengths.
+    rope_fraction: fraction of the features of a head, the first ones, that RoPE rotates.
+    rope_layers: whether RoPE is applied in each layer; empty for all layers.
+    num_experts: number of experts that replace the feed-forward layer; 0 for none.
+    experts_per_token: number of experts that compute each token.
+    normalize_router: whether the router's weights of a token's experts sum to 1.
     dtype: dtype of activations and cache, `float32` or `bfloat16`. Parameters, norms,
       softmax and logits are always float32.
     attention: how attention is computed: `einsum` holds all scores at once, `blockwise`
@@ -64,27 +76,36 @@ class DecoderConfig:
   norm_eps: float = 1e-6
   tie_embeddings: bool = True
   scale_embeddings: bool = True
+  embedding_scale: float = 1.0
+  residual_scale: float = 1.0
   activation: str = "silu"
   qkv_bias: bool = False
   out_bias: bool = False
   mlp_bias: bool = False
-  qk_norm: bool = False
+  qk_norm: str = "none"
   unit_offset_norm: bool = False
-  post_norms: bool = False
+  norm_placement: str = "pre"
   query_scalar: float = 0.0
   attention_softcap: float = 0.0
   logit_softcap: float = 0.0
+  logit_divisor: float = 1.0
   sliding_window: int = 0
   sliding_layers: tuple[bool, ...] = ()
   local_rope_theta: float = 0.0
   rope_scaling: RopeScaling = RopeScaling()
+  rope_fraction: float = 1.0
+  rope_layers: tuple[bool, ...] = ()
+  num_experts: int = 0
+  experts_per_token: int = 0
+  normalize_router: bool = True
   dtype: str = "float32"
   attention: str = "auto"
   remat: bool = False
 
   def __post_init__(self):
     # A list, from JSON for instance, would leave the configuration without a hash.
-    object.__setattr__(self, "sliding_layers", tuple(self.sliding_layers))
+    for name in ("sliding_layers", "rope_layers"):
+      object.__setattr__(self, name, tuple(vars(self)[name]))
     sizes = (
       "vocab_size",
       "num_layers",
@@ -105,21 +126,20 @@ class DecoderConfig:
         f"model.num_kv_heads is {self.num_kv_heads}; it must divide "
         f"model.num_heads, which is {self.num_heads}"
       )
-    if not self.rope_theta > 0 or not self.norm_eps > 0:
-      raise ValueError(
-        f"model.rope_theta is {self.rope_theta} and model.norm_eps is {self.norm_eps}; "
-        "both must be positive"
-      )
-    if self.head_dim % 2:
-      raise ValueError(f"model.head_dim is {self.head_dim}; it must be even for RoPE")
     self._check_switches()
+    self._check_layers()
+    self._check_rope()
+    self._check_experts()
 
   def _check_switches(self):
-    for name, allowed in (
-      ("activation", ACTIVATIONS),
-      ("dtype", DTYPES),
-      ("attention", ATTENTION),
-    ):
+    choices = {
+      "activation": ACTIVATIONS,
+      "dtype": DTYPES,
+      "qk_norm": QK_NORMS,
+      "norm_placement": NORM_PLACEMENTS,
+      "attention": ATTENTION,
+    }
+    for name, allowed in choices.items():
       value = vars(self)[name]
       if value not in allowed:
         raise ValueError(
@@ -136,11 +156,26 @@ class DecoderConfig:
       value = vars(self)[name]
       if not value >= 0:  # also catches nan
         raise ValueError(f"model.{name} is {value}; it must be positive, or 0 for none")
-    if len(self.sliding_layers) not in (0, self.num_layers):
-      raise ValueError(
-        f"model.sliding_layers has {len(self.sliding_layers)} entries; it must be empty or "
-        f"have one for each of the {self.num_layers} layers"
-      )
+    positive = (
+      "rope_theta",
+      "norm_eps",
+      "embedding_scale",
+      "residual_scale",
+      "logit_divisor",
+    )
+    for name in positive:
+      value = vars(self)[name]
+      if not value > 0:
+        raise ValueError(f"model.{name} is {value}; it must be positive")
+
+  def _check_layers(self):
+    for name in ("sliding_layers", "rope_layers"):
+      entries = len(vars(self)[name])
+      if entries not in (0, self.num_layers):
+        raise ValueError(
+          f"model.{name} has {entries} entries; it must be empty or have one for each of "
+          f"the {self.num_layers} layers"
+        )
     if any(self.sliding_layers) and not self.sliding_window:
       raise ValueError(
         "model.sliding_layers has sliding layers and model.sliding_window is 0; it must be "
@@ -152,7 +187,39 @@ class DecoderConfig:
         "it applies to sliding layers only, so sliding_window must be positive"
       )
 
+  def _check_rope(self):
+    if self.head_dim % 2:
+      raise ValueError(f"model.head_dim is {self.head_dim}; it must be even for RoPE")
+    if not 0 < self.rope_fraction <= 1 or self.rope_dim % 2 or not self.rope_dim:
+      raise ValueError(
+        f"model.rope_fraction is {self.rope_fraction}; it must be above 0, at most 1, and "
+        f"an even number of the {self.head_dim} features of a head"
+      )
+    factors = len(self.rope_scaling.factors)
+    if factors and factors != self.rope_dim // 2:
+      raise ValueError(
+        f"model.rope_scaling.factors has {factors} entries; it must have one for each of "
+        f"the {self.rope_dim // 2} pairs of rotated features"
+      )
+
+  def _check_experts(self):
+    if not self.num_experts >= 0:
+      raise ValueError(f"model.num_experts is {self.num_experts}; it must be at least 0")
+    least = min(self.num_experts, 1)
+    if not least <= self.experts_per_token <= self.num_experts:
+      raise ValueError(
+        f"model.experts_per_token is {self.experts_per_token}; it must be from {least} to "
+        f"model.num_experts, which is {self.num_experts}"
+      )
+    if self.num_experts and self.mlp_bias:
+      raise ValueError("model.mlp_bias is True; it must be False with experts")
+
   @property
   def is_sliding(self) -> tuple[bool, ...]:
     """Whether each layer is a sliding one."""
     return self.sliding_layers or (self.sliding_window > 0,) * self.num_layers
+
+  @property
+  def rope_dim(self) -> int:
+    """Number of features of a head that RoPE rotates."""
+    return int(self.head_dim * self.rope_fraction)

@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
+import numpy as np
 
 from pgax.models.attend import Part
 from pgax.models.attention import Attention
-from pgax.models.cache import Cache, KeyValues, append, take_rows
+from pgax.models.cache import NEVER, Cache, KeyValues, append, take_rows
 from pgax.models.config import DecoderConfig
+from pgax.models.experts import REPLAY, ROUTING, Experts
 from pgax.models.layers import GatedMLP, RMSNorm, fan_in
 from pgax.models.rope import RopeScaling, angles, frequencies
 from pgax.types import Array
@@ -21,8 +23,8 @@ class LayerInputs(NamedTuple):
 
   Attributes:
     positions: `[N, G, L]` int32, positions of the new tokens.
-    rope: `[kinds, 2, N, G, L, D / 2]`, cosines and sines of the positions. The second kind,
-      if there is one, is for sliding layers.
+    rope: `[kinds, 2, N, G, L, R / 2]`, cosines and sines of the positions, for each kind of
+      layer; see `rope_kinds`.
     memory_positions: positions `[N, G, S]` in each part of the memory, or `[N, 1, S]` if
       the group shares it.
     memory_rows: for each part of the memory the rows `[N, G]` of it that completions attend
@@ -38,6 +40,26 @@ class LayerInputs(NamedTuple):
   segments: Array | None
 
 
+def rope_kinds(config: DecoderConfig) -> tuple[int, ...]:
+  """Returns the kind of RoPE of each layer: global, in sliding layers, or none at all."""
+  c, local = config, int(config.local_rope_theta > 0)
+  rotated = c.rope_layers or (True,) * c.num_layers
+  layers = zip(c.is_sliding, rotated, strict=True)
+  return tuple(local * sliding if rope else 1 + local for sliding, rope in layers)
+
+
+class LayerKind(NamedTuple):
+  """What differs between layers, stacked on the axis of layers.
+
+  Attributes:
+    sliding: bool, whether the layer attends to the sliding window only.
+    rope: int32, index of the layer's cosines and sines in `LayerInputs.rope`.
+  """
+
+  sliding: Array
+  rope: Array
+
+
 class Block(nn.Module):
   """Attention and feed-forward layer, each normalized and added to the residual stream.
 
@@ -49,16 +71,21 @@ class Block(nn.Module):
 
   def setup(self):
     c = self.config
-    self.attention_norm, self.mlp_norm = RMSNorm(c), RMSNorm(c)
-    self.attention, self.mlp = Attention(c), GatedMLP(c)
-    if c.post_norms:
+    self.attention = Attention(c)
+    if c.num_experts:
+      self.experts = Experts(c)
+    else:
+      self.mlp = GatedMLP(c)
+    if c.norm_placement != "post":
+      self.attention_norm, self.mlp_norm = RMSNorm(c), RMSNorm(c)
+    if c.norm_placement != "pre":
       self.attention_post_norm, self.mlp_post_norm = RMSNorm(c), RMSNorm(c)
 
   def __call__(
     self,
     x: Array,
     inputs: LayerInputs,
-    sliding: Array,
+    kind: LayerKind,
     memory: tuple[tuple[Array, Array], ...],
   ) -> tuple[Array, tuple[Array, Array]]:
     """Applies one layer.
@@ -66,14 +93,13 @@ class Block(nn.Module):
     Args:
       x: `[N, G, L, E]`.
       inputs: inputs that are the same in all layers.
-      sliding: bool scalar, whether to attend to the sliding window only.
+      kind: kind of the layer.
       memory: keys and values of each part of the memory, in this layer.
 
     Returns:
       The new `x`, and the keys and values `[N, G, K, L, D]` of these tokens.
     """
-    rope = inputs.rope
-    rope = rope[0] if len(rope) == 1 else rope[sliding.astype(jnp.int32)]
+    c = self.config
     # Rows are taken layer by layer: all layers at once would copy the prompts.
     memory = tuple(
       Part(take_rows(keys, rows), take_rows(values, rows), positions)
@@ -81,13 +107,20 @@ class Block(nn.Module):
         memory, inputs.memory_positions, inputs.memory_rows, strict=True
       )
     )
+    rope = inputs.rope[0 if len(inputs.rope) == 1 else kind.rope]
+    before = self.attention_norm(x) if c.norm_placement != "post" else x
     out, *new = self.attention(
-      self.attention_norm(x), inputs.positions, rope, sliding, memory, inputs.segments
+      before, inputs.positions, rope, kind.sliding, memory, inputs.segments
     )
-    x = x + (self.attention_post_norm(out) if self.config.post_norms else out)
-    out = self.mlp(self.mlp_norm(x))
-    x = x + (self.mlp_post_norm(out) if self.config.post_norms else out)
-    return x, tuple(new)
+    out = self.attention_post_norm(out) if c.norm_placement != "pre" else out
+    x = x + out * c.residual_scale
+    before = self.mlp_norm(x) if c.norm_placement != "post" else x
+    if c.num_experts:
+      out = self.experts(before, inputs.positions < NEVER)
+    else:
+      out = self.mlp(before)
+    out = self.mlp_post_norm(out) if c.norm_placement != "pre" else out
+    return x + out * c.residual_scale, tuple(new)
 
 
 def _scanned(config: DecoderConfig) -> type[nn.Module]:
@@ -95,7 +128,7 @@ def _scanned(config: DecoderConfig) -> type[nn.Module]:
   block = nn.remat(Block, prevent_cse=False) if config.remat else Block
   return nn.scan(
     block,
-    variable_axes={"params": 0},
+    variable_axes={"params": 0, ROUTING: 0, REPLAY: 0},
     split_rngs={"params": True},
     in_axes=(nn.broadcast, 0, 0),
     out_axes=0,
@@ -172,7 +205,8 @@ class Decoder(nn.Module):
         "segments can't be combined with a cache: its tokens have no segment"
       )
     x = self.embedding[tokens]
-    x = (x * c.embed_dim**0.5 if c.scale_embeddings else x).astype(c.dtype)
+    scale = c.embedding_scale * (c.embed_dim**0.5 if c.scale_embeddings else 1.0)
+    x = (x * scale).astype(c.dtype)
     if cache is None:
       cache = Cache(None, None, jnp.int32(0))
     parts = [(cache.prefix, cache.prefix_rows), (cache.suffix, None)]
@@ -186,15 +220,18 @@ class Decoder(nn.Module):
       segments=segments,
     )
     memory = tuple((part.keys, part.values) for part, _ in parts)
-    x, (keys, values) = self.blocks(x, inputs, jnp.array(c.is_sliding), memory)
+    kinds = LayerKind(jnp.array(c.is_sliding), jnp.array(rope_kinds(c), jnp.int32))
+    x, (keys, values) = self.blocks(x, inputs, kinds, memory)
     return self.final_norm(x), append(cache, KeyValues(keys, values, positions))
 
   def _rope(self, positions: Array) -> Array:
-    """Computes cosines and sines `[kinds, 2, N, G, L, D / 2]` for all layers."""
+    """Computes cosines and sines `[kinds, 2, N, G, L, R / 2]` for all layers."""
     c = self.config
-    kinds = [frequencies(c.rope_theta, c.head_dim, c.rope_scaling)]
+    kinds = [frequencies(c.rope_theta, c.rope_dim, c.rope_scaling)]
     if c.local_rope_theta:
-      kinds.append(frequencies(c.local_rope_theta, c.head_dim, RopeScaling()))
+      kinds.append(frequencies(c.local_rope_theta, c.rope_dim, RopeScaling()))
+    if not all(c.rope_layers):  # an angle of 0 rotates nothing
+      kinds.append((np.zeros(c.rope_dim // 2, np.float32), 1.0))
     return jnp.stack([angles(positions, *kind) for kind in kinds])
 
   def unembed(self, hidden: Array) -> Array:
@@ -204,6 +241,7 @@ class Decoder(nn.Module):
     logits = jnp.matmul(
       hidden, weights.astype(hidden.dtype), preferred_element_type=jnp.float32
     )
+    logits = logits / c.logit_divisor if c.logit_divisor != 1 else logits
     return (
       jnp.tanh(logits / c.logit_softcap) * c.logit_softcap if c.logit_softcap else logits
     )

@@ -31,6 +31,13 @@ class RMSNorm(nn.Module):
     return (normal * (1.0 + scale if offset else scale)).astype(x.dtype)
 
 
+def activate(config: DecoderConfig, gate: Array) -> Array:
+  """Applies the activation of the gate."""
+  if config.activation == "silu":
+    return nn.silu(gate)
+  return nn.gelu(gate, approximate=True)
+
+
 class GatedMLP(nn.Module):
   """Gated feed-forward layer, `(f(x W_gate) * x W_up) W_down` (arXiv 2002.05202).
 
@@ -54,8 +61,7 @@ class GatedMLP(nn.Module):
       wide = nn.with_logical_partitioning(zeros, ("mlp",))
       gate += self.param("gate_bias", wide, (c.mlp_dim,)).astype(x.dtype)
       up += self.param("up_bias", wide, (c.mlp_dim,)).astype(x.dtype)
-    gate = nn.silu(gate) if c.activation == "silu" else nn.gelu(gate, approximate=True)
-    out = (gate * up) @ down
+    out = (activate(c, gate) * up) @ down
     if c.mlp_bias:
       narrow = nn.with_logical_partitioning(zeros, ("embed",))
       out += self.param("down_bias", narrow, (c.embed_dim,)).astype(x.dtype)

@@ -18,10 +18,8 @@ import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import NamedSharding, PartitionSpec
 
-from pgax.models.parameters import input_axes, matrices
+from pgax.models.parameters import input_axes, matrices, stacked_axes
 from pgax.types import Array, PyTree
-
-_STACKED = "blocks"  # parameters under this name have a leading axis of layers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,9 +66,9 @@ def _targets(config: LoraConfig, params: PyTree) -> list[tuple[str, ...]]:
 
 
 def _axes(path: tuple[str, ...]) -> tuple[int, int]:
-  """Returns where the input axes of a matrix start and end, after the axis of layers."""
-  layers = int(_STACKED in path)
-  return layers, layers + input_axes(path[-1])
+  """Returns where the input axes of a matrix start and end, after the stacked ones."""
+  start = stacked_axes(path)
+  return start, start + input_axes(path[-1])
 
 
 def init(config: LoraConfig, params: PyTree, key: Array) -> PyTree:
@@ -140,7 +138,7 @@ def merge(config: LoraConfig, params: PyTree, adapters: PyTree) -> PyTree:
 @functools.partial(jax.jit, static_argnames="axes")
 def _sum(weight: Array, a: Array, b: Array, scale: float, axes: tuple[int, int]) -> Array:
   start, end = axes
-  layers, inputs = "z" * start, "ij"[: end - start]
+  layers, inputs = "yz"[:start], "ij"[: end - start]
   outputs = "klmn"[: weight.ndim - end]
   formula = f"{layers}{inputs}r,{layers}r{outputs}->{layers}{inputs}{outputs}"
   return (weight + scale * jnp.einsum(formula, a, b)).astype(weight.dtype)

@@ -50,6 +50,19 @@ def input_axes(name: str) -> int:
     name: last part of the matrix's path, such as `out`.
 
   Returns:
-    The number of axes, not counting the axis of layers.
+    The number of axes, not counting those of `stacked_axes`.
   """
   return 2 if name == "out" else 1
+
+
+def stacked_axes(path: tuple[str, ...]) -> int:
+  """Returns the number of leading axes that matrices are stacked on: layers, experts.
+
+  Args:
+    path: path of the parameter below `params`.
+
+  Returns:
+    The number of axes.
+  """
+  of_experts = "experts" in path and path[-1] != "router"
+  return int("blocks" in path) + of_experts

@@ -1,11 +1,14 @@
 """Forward passes over prompts and completions, shared by sampler and trainer."""
 
+import jax
 import jax.numpy as jnp
 
 from pgax.models.cache import NEVER, Cache, share_prefix, token_positions
 from pgax.models.decoder import Decoder
+from pgax.models.experts import RouterLoad
 from pgax.models.heads import ScalarDecoder
-from pgax.types import Array, PyTree
+from pgax.models.routing import Routing, read_tokens
+from pgax.types import Array, ExpertChoices, PyTree
 
 
 def read_prompts(
@@ -26,14 +29,39 @@ def read_prompts(
     Hidden state `[N, 1, 1, E]` of each prompt's last token, and a `Cache` whose prefix is
     the prompt.
   """
+  return read_routed_prompts(model, params, prompt_tokens, prompt_mask)[:2]
+
+
+def read_routed_prompts(
+  model: Decoder | ScalarDecoder,
+  params: PyTree,
+  prompt_tokens: Array,
+  prompt_mask: Array,
+  experts: Array | None = None,
+) -> tuple[Array, Cache, Routing | None]:
+  """Reads prompts as `read_prompts` does, with the experts in and out.
+
+  Args:
+    model: the decoder, with or without a scalar head.
+    params: parameters of the model.
+    prompt_tokens: `[N, P]` int32.
+    prompt_mask: `[N, P]` bool.
+    experts: `[N, P, layers, k]`, experts that compute the tokens; None lets the router
+      choose.
+
+  Returns:
+    The results of `read_prompts`, and the `Routing` of `[N, 1, P]` tokens; None for a model
+    without experts.
+  """
   positions = token_positions(prompt_mask)[:, None]
-  hidden, cache = model.apply(
-    params, prompt_tokens[:, None], positions, method=model.features
+  experts = None if experts is None else experts[:, None]
+  hidden, cache, routing = read_tokens(
+    model, params, prompt_tokens[:, None], positions, experts=experts
   )
   slot = jnp.arange(prompt_mask.shape[-1])
   last = jnp.argmax(jnp.where(prompt_mask, slot, -1), axis=-1)
   hidden = jnp.take_along_axis(hidden, last[:, None, None, None], axis=2)
-  return hidden, share_prefix(cache)
+  return hidden, share_prefix(cache), routing
 
 
 def completion_features(
@@ -59,17 +87,56 @@ def completion_features(
   Returns:
     `[N, G, T, E]`; entry `t` is the hidden state of the token before `t`.
   """
-  before, cache = read_prompts(model, params, prompt_tokens, prompt_mask)
+  return routed_features(model, params, prompt_tokens, prompt_mask, tokens, token_mask)[0]
+
+
+def routed_features(
+  model: Decoder | ScalarDecoder,
+  params: PyTree,
+  prompt_tokens: Array,
+  prompt_mask: Array,
+  tokens: Array,
+  token_mask: Array,
+  experts: ExpertChoices | None = None,
+) -> tuple[Array, RouterLoad | None]:
+  """Computes `completion_features`, with the experts in and their use out.
+
+  Args:
+    model: the decoder, with or without a scalar head.
+    params: parameters of the model.
+    prompt_tokens: `[N, P]` int32.
+    prompt_mask: `[N, P]` bool.
+    tokens: `[N, G, T]` int32.
+    token_mask: `[N, G, T]` bool.
+    experts: experts that compute the tokens; None lets the router choose.
+
+  Returns:
+    `[N, G, T, E]`, and the use of the experts by prompts, each read once, and completions;
+    None for a model without experts.
+  """
+  before, cache, prompt_routing = read_routed_prompts(
+    model, params, prompt_tokens, prompt_mask, experts.prompt if experts else None
+  )
   start = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)[:, None]
   positions = token_positions(token_mask, start)
-  hidden, _ = model.apply(params, tokens, positions, cache, method=model.features)
+  hidden, _, routing = read_tokens(
+    model,
+    params,
+    tokens,
+    positions,
+    cache,
+    experts=experts.completion if experts else None,
+  )
   before = jnp.broadcast_to(before, (*hidden.shape[:2], 1, hidden.shape[-1]))
-  return jnp.concatenate([before, hidden[:, :, :-1]], axis=2)
+  hidden = jnp.concatenate([before, hidden[:, :, :-1]], axis=2)
+  if routing is None:
+    return hidden, None
+  return hidden, jax.tree.map(jnp.add, prompt_routing.load, routing.load)
 
 
 def row_features(
   model: Decoder, params: PyTree, tokens: Array, positions: Array, segments: Array
-) -> Array:
+) -> tuple[Array, RouterLoad | None]:
   """Computes the hidden states that predict every token of rows of texts.
 
   Args:
@@ -81,15 +148,14 @@ def row_features(
 
   Returns:
     `[R, L, E]`; entry `t` is the hidden state of the token before `t` in the row, which is
-    meaningless at the first token of a text.
+    meaningless at the first token of a text. Also the use of the experts; None for a model
+    without experts.
   """
   positions = jnp.where(segments > 0, positions, NEVER)
   groups_of_one = (x[:, None] for x in (tokens, positions, segments))
   tokens, positions, segments = groups_of_one
-  hidden, _ = model.apply(
-    params, tokens, positions, segments=segments, method=model.features
-  )
-  return jnp.roll(hidden[:, 0], 1, axis=1)
+  hidden, _, routing = read_tokens(model, params, tokens, positions, segments=segments)
+  return jnp.roll(hidden[:, 0], 1, axis=1), None if routing is None else routing.load
 
 
 def completion_logits(

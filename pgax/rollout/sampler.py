@@ -30,6 +30,7 @@ class Sampler:
     options: sampling options; their temperature is ignored.
     max_completion_tokens: maximum number of tokens in a completion, EOS included.
     slots: number of completions decoded at a time; 0 for all.
+    record_experts: whether rollouts have the experts of each token.
   """
 
   model: Decoder
@@ -38,6 +39,7 @@ class Sampler:
   options: Options
   max_completion_tokens: int
   slots: int = 0
+  record_experts: bool = False
 
   def __call__(
     self,
@@ -73,6 +75,7 @@ class Sampler:
       max_tokens=self.max_completion_tokens,
       slots=self.slots if fits else 0,
       lanes=batch_shards(self.mesh),
+      record_experts=self.record_experts,
     )
     # The compiler may choose another layout than the one that the train step expects.
     return jax.device_put(rollout, sharding)
@@ -84,6 +87,7 @@ def make_sampler(
   tokenizer: PreTrainedTokenizerFast,
   mesh: Mesh,
   eos_ids: Sequence[int] = (),
+  record_experts: bool = False,
 ) -> Sampler:
   """Builds a sampler from its settings.
 
@@ -93,6 +97,7 @@ def make_sampler(
     tokenizer: tokenizer of the model.
     mesh: mesh of devices.
     eos_ids: ids of tokens that end a completion; empty for the tokenizer's EOS alone.
+    record_experts: whether rollouts have the experts of each token.
 
   Returns:
     A `Sampler`.
@@ -124,5 +129,11 @@ def make_sampler(
     stop=stop,
   )
   return Sampler(
-    model, tokenizer, mesh, options, config.max_completion_tokens, config.slots
+    model,
+    tokenizer,
+    mesh,
+    options,
+    config.max_completion_tokens,
+    config.slots,
+    record_experts,
   )

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from pgax.models.decoder import Decoder
-from pgax.models.scoring import read_prompts
+from pgax.models.scoring import read_routed_prompts
 from pgax.sampling.loop import DecodeInputs, decode_step, has_unfinished, start_decoding
 from pgax.sampling.options import Options, canonical
-from pgax.types import Array, PyTree, Rollout
+from pgax.types import Array, ExpertChoices, PyTree, Rollout
 
 
 def sample(
@@ -29,6 +29,7 @@ def sample(
   max_tokens: int,
   slots: int = 0,
   lanes: int = 1,
+  record_experts: bool = False,
 ) -> Rollout:
   """Samples `group` completions of every prompt.
 
@@ -47,6 +48,7 @@ def sample(
     slots: number of completions decoded at a time; 0 for all.
     lanes: number of queues that prompts are divided into, in order; one per device that
       prompts are sharded over. Ignored if all completions are decoded at a time.
+    record_experts: whether to return the experts of each token; ignored without experts.
 
   Returns:
     A `Rollout`.
@@ -66,6 +68,7 @@ def sample(
     max_tokens=max_tokens,
     slots=slots,
     lanes=lanes,
+    record_experts=record_experts,
   )
   return rollout
 
@@ -87,6 +90,7 @@ def sample_counted(
   max_tokens: int,
   slots: int = 0,
   lanes: int = 1,
+  record_experts: bool = False,
 ) -> tuple[Rollout, Array]:
   """Samples as `sample` does, and returns the number of decoding steps as well.
 
@@ -101,6 +105,7 @@ def sample_counted(
     max_tokens: maximum number of tokens in a completion.
     slots: number of completions decoded at a time; 0 for all.
     lanes: number of queues.
+    record_experts: whether to return the experts of each token.
 
   Returns:
     A `Rollout`, and the number of steps, an int32 scalar.
@@ -108,8 +113,7 @@ def sample_counted(
   chex.assert_rank([prompt_tokens, prompt_mask, options.eos_ids], [2, 2, 1])
   chex.assert_equal_shape([prompt_tokens, prompt_mask])
   n = len(prompt_tokens)
-  if key.ndim == 0:
-    key = prompt_keys(key, n)
+  key = prompt_keys(key, n) if key.ndim == 0 else key
   chex.assert_shape(key, (n,))
   if not 0 <= slots <= n * group:
     raise ValueError(
@@ -131,10 +135,13 @@ def sample_counted(
     shape=(lanes, slots // lanes),
     group=group,
     max_tokens=max_tokens,
+    record_experts=record_experts and model.config.num_experts > 0,
   )
 
 
-@functools.partial(jax.jit, static_argnames=("model", "shape", "group", "max_tokens"))
+@functools.partial(
+  jax.jit, static_argnames=("model", "shape", "group", "max_tokens", "record_experts")
+)
 def _decode(
   model: Decoder,
   params: PyTree,
@@ -146,10 +153,12 @@ def _decode(
   shape: tuple[int, int],
   group: int,
   max_tokens: int,
+  record_experts: bool = False,
 ) -> tuple[Rollout, Array]:
   """Samples as `sample_counted`, with `shape` lanes and slots per lane."""
   n, lanes = len(prompt_tokens), shape[0]
-  hidden, cache = read_prompts(model, params, prompt_tokens, prompt_mask)
+  hidden, cache, routing = read_routed_prompts(model, params, prompt_tokens, prompt_mask)
+  read = routing.experts[:, 0] if record_experts else None  # [N, P, layers, k]
   prompt_lengths = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)
   number = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
   keys = jax.vmap(number, in_axes=(0, None))(prompt_keys, jnp.arange(group))
@@ -163,7 +172,13 @@ def _decode(
   end = jax.lax.while_loop(
     has_unfinished,
     functools.partial(decode_step, model, inputs),
-    start_decoding(inputs, cache, shape, max_tokens),
+    start_decoding(
+      inputs,
+      cache,
+      shape,
+      max_tokens,
+      jax.ShapeDtypeStruct(read.shape[2:], read.dtype) if record_experts else None,
+    ),
   )
   output = jax.tree.map(lambda x: x.reshape(n, group, *x.shape[2:]), end.output)
   mask = jnp.arange(max_tokens) < output.lengths[..., None]
@@ -176,5 +191,6 @@ def _decode(
     logp=output.logp,
     sample_logp=output.sample_logp,
     finished=output.finished,
+    experts=ExpertChoices(read, output.experts) if record_experts else None,
   )
   return rollout, end.step

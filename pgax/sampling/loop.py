@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from pgax.models.cache import NEVER, Cache, with_slots
 from pgax.models.decoder import Decoder
+from pgax.models.routing import Routing, read_tokens
 from pgax.sampling.logits import SampledToken, next_token
 from pgax.sampling.options import Options
 from pgax.types import Array, PyTree
@@ -24,6 +25,7 @@ class Completions(NamedTuple):
   sample_logp: Array
   lengths: Array  # [A, J]
   finished: Array
+  experts: Array | None = None  # [A, J, T, layers, k], if they are recorded
 
 
 class DecodeInputs(NamedTuple):
@@ -56,7 +58,11 @@ class DecodeState(NamedTuple):
 
 
 def start_decoding(
-  inputs: DecodeInputs, cache: Cache, shape: tuple[int, int], max_tokens: int
+  inputs: DecodeInputs,
+  cache: Cache,
+  shape: tuple[int, int],
+  max_tokens: int,
+  experts: jax.ShapeDtypeStruct | None = None,
 ) -> DecodeState:
   """Puts the first completions of each lane's queue into its slots.
 
@@ -65,6 +71,7 @@ def start_decoding(
     cache: cache with the prompts as its prefix.
     shape: number of lanes, and number of slots per lane.
     max_tokens: maximum number of tokens in a completion.
+    experts: shape `[layers, k]` and dtype of a token's experts; None to not record them.
 
   Returns:
     The state before the first token.
@@ -87,6 +94,7 @@ def start_decoding(
       sample_logp=jnp.zeros(outputs, jnp.float32),
       lengths=jnp.zeros(outputs[:2], jnp.int32),
       finished=jnp.zeros(outputs[:2], bool),
+      experts=experts and jnp.zeros((*outputs, *experts.shape), experts.dtype),
     ),
   )
 
@@ -117,12 +125,8 @@ def decode_step(model: Decoder, inputs: DecodeInputs, state: DecodeState) -> Dec
   taken = jnp.cumsum(ended, axis=1, dtype=jnp.int32)
   job = jnp.where(ended, state.queued[:, None] + taken - 1, state.job)
   positions = _at(inputs.prompt_lengths, inputs.prompt_of(state.job)) + state.length
-  hidden, cache = model.apply(
-    inputs.params,
-    sampled.token[..., None],
-    positions[..., None],
-    state.cache,
-    method=model.features,
+  hidden, cache, routing = read_tokens(
+    model, inputs.params, sampled.token[..., None], positions[..., None], state.cache
   )
   prompts = inputs.prompt_of(job)
   first_hidden = _at(inputs.prompt_hidden, prompts)
@@ -134,7 +138,7 @@ def decode_step(model: Decoder, inputs: DecodeInputs, state: DecodeState) -> Dec
     stop_state=jnp.where(ended, 0, stop_state),
     hidden=jnp.where(ended[..., None], first_hidden, hidden[:, :, 0]),
     cache=_reset_slots(cache, ended, prompts, state.step + 1),
-    output=_write(state, sampled, finished),
+    output=_write(state, sampled, finished, routing),
   )
 
 
@@ -177,21 +181,26 @@ def _reset_slots(cache: Cache, ended: Array, prompts: Array, step: Array) -> Cac
   )
 
 
-def _write(state: DecodeState, sampled: SampledToken, finished: Array) -> Completions:
+def _write(
+  state: DecodeState, sampled: SampledToken, finished: Array, routing: Routing | None
+) -> Completions:
   """Writes the token of each slot to its completion; idle slots write nothing."""
 
   def put(buffer: Array, value: Array) -> Array:
     def lane(buffer: Array, job: Array, length: Array, value: Array) -> Array:
-      at = (job, length) if buffer.ndim == 2 else (job,)
+      at = (job, length) if buffer.ndim > value.ndim else (job,)
       return buffer.at[at].set(value.astype(buffer.dtype), mode="drop")
 
     return jax.vmap(lane)(buffer, state.job, state.length, value)
 
-  output = state.output
+  output, experts = state.output, None
+  if output.experts is not None:
+    experts = put(output.experts, routing.experts[:, :, 0])
   return Completions(
     tokens=put(output.tokens, sampled.token),
     logp=put(output.logp, sampled.logp),
     sample_logp=put(output.sample_logp, sampled.sample_logp),
     lengths=put(output.lengths, state.length + 1),
     finished=put(output.finished, finished),
+    experts=experts,
   )

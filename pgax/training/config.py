@@ -126,6 +126,12 @@ class RunConfig:
         f"model.path is {self.model_path!r} and init_from_run is {self.init_from_run!r}; "
         "a run can start from one of them only"
       )
+    if self.learner.needs_experts and not self.model.num_experts:
+      raise ValueError(
+        f"learner.router_aux_coef is {self.learner.router_aux_coef} and "
+        f"learner.router_replay is {self.learner.router_replay}; they must be 0 and False "
+        "where model.num_experts is 0"
+      )
     parts = self.algorithm.minibatches * self.learner.microbatches
     if self.sampling.prompts_per_step % parts:
       raise ValueError(

@@ -58,7 +58,14 @@ class Run:
     self.iterators = batch_iterators(config, self.collate)
     self.problems = fingerprint(config.task.train)
     ids = eos_ids(config.model_path, tokenizer)
-    self.sampler = make_sampler(config.sampling, self.model, tokenizer, self.mesh, ids)
+    self.sampler = make_sampler(
+      config.sampling,
+      self.model,
+      tokenizer,
+      self.mesh,
+      ids,
+      record_experts=config.learner.needs_experts,
+    )
     self.reward_model = self._load_reward_model()
     self.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
 

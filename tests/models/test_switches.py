@@ -141,7 +141,7 @@ def test_decoding_writes_a_slot_without_copying_the_cache():
 
 def test_matrices_are_recognized_by_name():
   model = changed(
-    qkv_bias=True, out_bias=True, mlp_bias=True, qk_norm=True, post_norms=True
+    qkv_bias=True, out_bias=True, mlp_bias=True, qk_norm="head", norm_placement="sandwich"
   )
   marks = matrices(init_params(model, jax.random.key(0)))["params"]
   assert marks["embedding"] and not marks["final_norm"]["scale"]

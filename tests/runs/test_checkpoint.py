@@ -112,7 +112,7 @@ def test_other_shapes_and_other_structure_are_named(tmp_path):
     UserError, match=r"is \(2, 32, .* in the checkpoint and \(3, 32, .* in"
   ):
     checkpoints.restore(_state(model=deeper))
-  normed = Decoder(dataclasses.replace(tiny.CONFIG, post_norms=True))
+  normed = Decoder(dataclasses.replace(tiny.CONFIG, norm_placement="sandwich"))
   with pytest.raises(UserError, match=r"post_norm.*absent in the checkpoint"):
     checkpoints.restore(_state(model=normed))
 

@@ -1,6 +1,7 @@
 """Reads and writes checkpoint directories of transformers, without torch."""
 
-from pgax.models.hf.config import FAMILIES, from_hf, to_hf
+from pgax.models.hf.config import from_hf, to_hf
+from pgax.models.hf.families import FAMILIES
 from pgax.models.hf.load import (
   check,
   check_length,

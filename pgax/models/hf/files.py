@@ -47,15 +47,22 @@ class Checkpoint:
   shapes: Mapping[str, tuple[int, ...]]
   dtypes: Mapping[str, str]
 
-  def read(self, name: str) -> np.ndarray:
+  def read(self, name: str, rows: slice = slice(None)) -> np.ndarray:
     """Reads a tensor to the host, in the dtype of the file.
+
+    Args:
+      name: name of the tensor.
+      rows: rows to read; by default all of them.
+
+    Returns:
+      The tensor, or its rows.
 
     Raises:
       ValueError: if the tensor can't be read, for instance because NumPy lacks its dtype.
     """
     try:
       with safe_open(self.files[name], framework="numpy") as opened:
-        return opened.get_tensor(name)
+        return opened.get_slice(name)[rows]
     except (KeyError, TypeError, AttributeError, SafetensorError) as error:
       message = f"tensor {name} of {self.files[name]} can't be read"
       raise ValueError(f"{message}: {type(error).__name__}: {error}") from error

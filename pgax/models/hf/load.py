@@ -14,6 +14,7 @@ from pgax.errors import UserError
 from pgax.models.config import DecoderConfig
 from pgax.models.hf import settings
 from pgax.models.hf.config import from_hf
+from pgax.models.hf.families import find_family
 from pgax.models.hf.files import (
   CONFIG,
   GENERATION,
@@ -21,7 +22,13 @@ from pgax.models.hf.files import (
   open_checkpoint,
   read_json,
 )
-from pgax.models.hf.names import EMBEDDING, UNEMBEDDING, Tensor, tensors
+from pgax.models.hf.names import (
+  EMBEDDING,
+  UNEMBEDDING,
+  Tensor,
+  stacked_axes,
+  tensors,
+)
 from pgax.types import Array, PyTree
 
 # Constants that older files save among the weights.
@@ -96,7 +103,14 @@ def check(path: Path, config: DecoderConfig) -> None:
   Raises:
     ValueError: see `load_params`.
   """
-  check_tensors(open_checkpoint(Path(path)), tensors(config), config)
+  _open_checked(path, config)
+
+
+def _open_checked(path: Path, config: DecoderConfig) -> tuple[Checkpoint, list[Tensor]]:
+  layout = find_family(read_json(Path(path) / CONFIG)).layout
+  checkpoint, expected = open_checkpoint(Path(path)), tensors(config, layout)
+  check_tensors(checkpoint, expected, config)
+  return checkpoint, expected
 
 
 def load_params(
@@ -121,8 +135,7 @@ def load_params(
       configuration's, or belongs to no parameter; the message names it. All tensors are
       checked before any is read. Also if a tensor has values that are not finite.
   """
-  checkpoint, expected = open_checkpoint(Path(path)), tensors(config)
-  check_tensors(checkpoint, expected, config)
+  checkpoint, expected = _open_checked(path, config)
   return {"params": read_tensors(checkpoint, expected, shardings["params"], dtype)}
 
 
@@ -187,32 +200,34 @@ def check_tensors(
 def _parameter(
   checkpoint: Checkpoint, group: list[Tensor], sharding: Sharding, dtype: jnp.dtype
 ) -> Array:
-  """Reads one parameter from its tensor, or from its tensors of all layers."""
-  if group[0].layer is None:
+  """Reads one parameter from its tensor, or from those that are stacked."""
+  axes = stacked_axes(group)
+  if not axes:
     return _place(checkpoint, group[0], sharding, dtype)
-  shape = (len(group), *group[0].shape)
+  shape = (*axes, *group[0].shape)
   stacked = jax.jit(lambda: jnp.zeros(shape, dtype), out_shardings=sharding)()
   put = jax.jit(
-    lambda stacked, layer, i: stacked.at[i].set(layer),
+    lambda stacked, part, index: stacked.at[index].set(part),
     donate_argnums=0,
     out_shardings=sharding,
   )
   for tensor in group:
-    layer = _place(checkpoint, tensor, _without_layers(sharding), dtype)
-    stacked = put(stacked, layer, tensor.layer)
+    part = _place(checkpoint, tensor, _without(len(axes), sharding), dtype)
+    stacked = put(stacked, part, tensor.index)
   return stacked
 
 
-def _without_layers(sharding: Sharding) -> Sharding:
+def _without(axes: int, sharding: Sharding) -> Sharding:
+  """Removes the axes that a parameter is stacked on."""
   if isinstance(sharding, NamedSharding):
-    return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[1:]))
+    return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[axes:]))
   return sharding  # a single device, for any shape
 
 
 def _place(
   checkpoint: Checkpoint, tensor: Tensor, sharding: Sharding, dtype: jnp.dtype
 ) -> Array:
-  value = checkpoint.read(tensor.name)
+  value = checkpoint.read(tensor.name, tensor.part)
   if not np.isfinite(value).all():
     raise UserError(
       f"tensor {tensor.name} of {checkpoint.files[tensor.name]} has values that are not "

@@ -10,7 +10,8 @@ from transformers import PreTrainedTokenizerBase
 
 from pgax.models.config import DecoderConfig
 from pgax.models.heads import DECODER, headless
-from pgax.models.hf.config import FAMILIES, differing_fields, from_hf, to_hf
+from pgax.models.hf.config import differing_fields, from_hf, to_hf
+from pgax.models.hf.families import FAMILIES, Family, Layout, find_family
 from pgax.models.hf.files import CONFIG, Checkpoint, open_checkpoint, read_json
 from pgax.models.hf.load import check_tensors, read_tensors
 from pgax.models.hf.names import Tensor, tensors
@@ -45,19 +46,26 @@ def load_reward_model_config(path: Path) -> DecoderConfig:
 
 def _from_hf(raw: dict[str, Any]) -> DecoderConfig:
   check_settings(raw)
+  return headless(from_hf(raw | {"architectures": [_family(raw).architecture]}))
+
+
+def _family(raw: dict[str, Any]) -> Family:
+  """Finds the architecture under a classification head."""
   (name, *_) = raw.get("architectures") or [None]
   for family in FAMILIES:
-    if name == family.reward_model:
-      return headless(from_hf(raw | {"architectures": [family.architecture]}))
-  supported = ", ".join(family.reward_model for family in FAMILIES)
+    if name and name == family.reward_model:
+      return family
+  supported = ", ".join(x.reward_model for x in FAMILIES if x.reward_model)
   raise ValueError(
     f"architecture {name} is not a supported reward model; supported are {supported}"
   )
 
 
-def _tensors(config: DecoderConfig) -> list[Tensor]:
+def _tensors(config: DecoderConfig, layout: Layout) -> list[Tensor]:
   """Lists the tensors of a reward model's checkpoint."""
-  decoder = [dataclasses.replace(t, path=(DECODER, *t.path)) for t in tensors(config)]
+  decoder = [
+    dataclasses.replace(t, path=(DECODER, *t.path)) for t in tensors(config, layout)
+  ]
   return [*decoder, Tensor(_SCORE, (_HEAD,), (config.embed_dim,), inputs=1)]
 
 
@@ -75,7 +83,8 @@ def check_reward_model(path: Path, config: DecoderConfig) -> None:
 
 
 def _open_checked(path: Path, config: DecoderConfig) -> tuple[Checkpoint, list[Tensor]]:
-  checkpoint, expected = open_checkpoint(Path(path)), _tensors(config)
+  layout = _family(read_json(Path(path) / CONFIG)).layout
+  checkpoint, expected = open_checkpoint(Path(path)), _tensors(config, layout)
   labels = checkpoint.shapes.get(_SCORE, (1,))[0]
   if labels != 1:
     raise ValueError(
@@ -141,14 +150,23 @@ def save_reward_model(
     )
   config = headless(config)
   raw = to_hf(config) if source is None else read_json(Path(source) / CONFIG)
-  reward_models = {family.architecture: family.reward_model for family in FAMILIES}
-  (name, *_) = raw.get("architectures") or [None]
-  raw |= {"architectures": [reward_models.get(name, name)], "dtype": dtype} | _ONE_LABEL
+  raw |= {"architectures": [_reward_model(raw)], "dtype": dtype} | _ONE_LABEL
   raw.pop("torch_dtype", None)  # the older name of dtype
   if raw.get("pad_token_id") is None:  # without it transformers scores one row at a time
     raw["pad_token_id"] = getattr(tokenizer, "pad_token_id", None)
   differing = differing_fields(config, _from_hf(raw))
   if differing:
     raise ValueError(f"{source} has another model: {', '.join(differing)} differ")
-  expected = _tensors(config)
+  expected = _tensors(config, _family(raw).layout)
   write(path, raw, expected, {"params": inner}, tokenizer, dtype, max_file_bytes)
+
+
+def _reward_model(raw: dict[str, Any]) -> str:
+  """Returns the class of a reward model on the decoder of a language or reward model."""
+  (name, *_) = raw.get("architectures") or [None]
+  if name in (family.reward_model for family in FAMILIES):
+    return name
+  family = find_family(raw)
+  if not family.reward_model:
+    raise ValueError(f"transformers has no reward model on {family.architecture}")
+  return family.reward_model

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgax.models.config import DecoderConfig
+from pgax.models.hf.families import Family
+from pgax.models.hf.settings import rope_type
 from pgax.models.rope import KINDS, RopeScaling
 
 # Kinds of layers, by the names of transformers.
@@ -15,20 +17,41 @@ def _mscale(factor: float, weight: float) -> float:
   return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
-def _scaling(raw: Mapping[str, Any], max_positions: int) -> RopeScaling:
-  """Reads the scaling of wavelengths from one mapping of RoPE parameters."""
-  kind = raw.get("rope_type", raw.get("type", "default"))
-  partial = raw.get("partial_rotary_factor", 1.0)
-  if partial != 1.0:
+def _fraction(raw: Mapping[str, Any], family: Family) -> float:
+  """Reads the fraction of rotated features from one mapping of RoPE parameters."""
+  fraction = raw.get("partial_rotary_factor")
+  fraction = 1.0 if fraction is None else fraction
+  if fraction != 1.0 and not family.rope_fraction:
     raise ValueError(
-      f"partial_rotary_factor is {partial}; the decoder rotates all features"
+      f"partial_rotary_factor is {fraction}; {family.architecture} rotates all features"
     )
+  return float(fraction)
+
+
+def _longrope(raw: Mapping[str, Any], length: int, max_positions: int) -> RopeScaling:
+  """Reads the scaling of texts that are not longer than in training."""
+  for name in ("short_factor", "long_factor"):
+    if raw.get(name) is None:
+      raise ValueError(f"the RoPE parameters of type longrope have no {name}")
+  return RopeScaling(
+    "longrope",
+    float(raw.get("factor") or max_positions / length),
+    length,
+    attention_factor=float(raw.get("attention_factor") or 0),
+    factors=tuple(map(float, raw["short_factor"])),
+  )
+
+
+def _scaling(raw: Mapping[str, Any], max_positions: int, kind: str) -> RopeScaling:
+  """Reads the scaling of wavelengths from one mapping of RoPE parameters."""
   if kind == "default":
     return RopeScaling()
   if kind not in KINDS:
     supported = ", ".join(("default", *KINDS[1:]))
     raise ValueError(f"rope_type {kind} is not supported; supported are {supported}")
   length = raw.get("original_max_position_embeddings") or max_positions
+  if kind == "longrope":
+    return _longrope(raw, length, max_positions)
   factor = raw.get("factor")
   if factor is None and kind == "yarn":
     factor = max_positions / length
@@ -56,53 +79,55 @@ def _scaling(raw: Mapping[str, Any], max_positions: int) -> RopeScaling:
   )
 
 
-def read_rope(
-  raw: Mapping[str, Any], theta: float, local_theta: float, sliding: bool
-) -> dict[str, Any]:
+def read_rope(raw: Mapping[str, Any], family: Family, sliding: bool) -> dict[str, Any]:
   """Reads the RoPE fields of a `DecoderConfig`.
 
   Args:
     raw: contents of `config.json`.
-    theta: default base of the architecture.
-    local_theta: default base in sliding layers; 0 for an architecture with one base for all
-      layers.
+    family: architecture, with the default bases.
     sliding: whether the model has sliding layers.
 
   Returns:
-    `rope_theta`, `local_rope_theta` and `rope_scaling`.
+    `rope_theta`, `local_rope_theta`, `rope_scaling` and `rope_fraction`.
 
   Raises:
     ValueError: for parameters that the decoder has no equivalent of.
   """
   new = raw.get("rope_parameters") or {}
   nested = FULL in new or SLIDING in new
-  params = {"rope_theta": raw.get("rope_theta") or theta}
+  params = {"rope_theta": raw.get("rope_theta") or family.theta}
   params |= (new.get(FULL) if nested else new) or {}
   params |= raw.get("rope_scaling") or {}  # the older name has precedence
-  if "partial_rotary_factor" in raw:
-    params = {"partial_rotary_factor": raw["partial_rotary_factor"]} | params
+  partial, length = "partial_rotary_factor", "original_max_position_embeddings"
+  if raw.get(partial) is not None:
+    params = {partial: raw[partial]} | params
+  if raw.get(length) is not None:  # unlike the other one, it has precedence
+    params |= {length: raw[length]}
   local_base = 0.0
-  if local_theta and sliding:
+  if family.local_theta and sliding:
     local = (new.get(SLIDING) if nested else None) or {}
     kind = local.get("rope_type", "default")
     if kind != "default":
       raise ValueError(
         f"rope_type {kind} is not supported in sliding layers; supported is default"
       )
-    local_base = local.get("rope_theta") or raw.get("rope_local_base_freq") or local_theta
+    local_base = local.get("rope_theta") or raw.get("rope_local_base_freq")
+    local_base = local_base or family.local_theta
+  max_positions = raw.get("max_position_embeddings") or 0
   return {
     "rope_theta": float(params["rope_theta"]),
     "local_rope_theta": float(local_base),
-    "rope_scaling": _scaling(params, raw.get("max_position_embeddings") or 0),
+    "rope_scaling": _scaling(params, max_positions, rope_type(params, family.model_type)),
+    "rope_fraction": _fraction(params, family),
   }
 
 
-def write_rope(config: DecoderConfig, nested: bool) -> dict[str, Any]:
+def write_rope(config: DecoderConfig, family: Family) -> dict[str, Any]:
   """Writes the RoPE parameters of `config.json`.
 
   Args:
     config: configuration of the decoder.
-    nested: whether the architecture has parameters for each kind of layer.
+    family: architecture; one with a local base has parameters for each kind of layer.
 
   Returns:
     A mapping with `rope_parameters`.
@@ -110,16 +135,24 @@ def write_rope(config: DecoderConfig, nested: bool) -> dict[str, Any]:
   s = config.rope_scaling
   params = {"rope_type": "default" if s.kind == "none" else s.kind}
   params["rope_theta"] = config.rope_theta
+  if family.rope_fraction:
+    params["partial_rotary_factor"] = config.rope_fraction
   if s.kind != "none":
     params["factor"] = s.factor
-  if s.kind in ("llama3", "yarn"):
+  if s.kind in ("llama3", "yarn", "longrope"):
     params["original_max_position_embeddings"] = s.trained_length
   if s.kind == "llama3":
     params |= {"low_freq_factor": s.low_freq_factor, "high_freq_factor": s.high_freq_factor}
   if s.kind == "yarn":
     params |= {"beta_fast": s.beta_fast, "beta_slow": s.beta_slow, "truncate": s.truncate}
-    params |= {"attention_factor": s.attention_factor} if s.attention_factor else {}
-  if not nested:
+  if s.kind == "longrope":  # the factors of longer texts are unknown
+    params |= {"short_factor": list(s.factors), "long_factor": list(s.factors)}
+  if s.attention_factor:
+    params["attention_factor"] = s.attention_factor
+  if s.kind == "longrope":  # transformers prefers it there, and has a default
+    length = {"original_max_position_embeddings": s.trained_length}
+    return length | {"rope_parameters": params}
+  if not family.local_theta:
     return {"rope_parameters": params}
   local = {"rope_type": "default", "rope_theta": config.local_rope_theta or 10_000.0}
   return {"rope_parameters": {FULL: params, SLIDING: local}}

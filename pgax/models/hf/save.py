@@ -16,8 +16,9 @@ from transformers import PreTrainedTokenizerBase
 
 from pgax.models.config import DecoderConfig
 from pgax.models.hf.config import differing_fields, from_hf, to_hf
+from pgax.models.hf.families import find_family
 from pgax.models.hf.files import CONFIG, GENERATION, INDEX, WEIGHTS, read_json
-from pgax.models.hf.names import Tensor, tensors
+from pgax.models.hf.names import Tensor, stacked_axes, tensors
 from pgax.types import PyTree
 
 _SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -58,7 +59,8 @@ def save(
   raw = _config(config, tokenizer, source, dtype)
   generation = Path(source) / GENERATION if source is not None else None
   extra = (generation,) if generation and generation.is_file() else ()
-  write(path, raw, tensors(config), params, tokenizer, dtype, max_file_bytes, extra)
+  expected = tensors(config, find_family(raw).layout)
+  write(path, raw, expected, params, tokenizer, dtype, max_file_bytes, extra)
 
 
 def write(
@@ -145,12 +147,11 @@ def _leaf(params: PyTree, tensor: Tensor) -> jax.Array | None:
 
 def _check(params: PyTree, expected: list[Tensor]) -> None:
   """Checks that each parameter has its tensors, and each tensor its parameter."""
-  layers = {}
+  groups = {}
   for tensor in expected:
-    layers[tensor.path] = layers.get(tensor.path, 0) + (tensor.layer is not None)
-  for tensor in expected:
-    count = layers[tensor.path]
-    shape = (count, *tensor.shape) if count else tensor.shape
+    groups.setdefault(tensor.path, []).append(tensor)
+  for group in groups.values():
+    tensor, shape = group[0], (*stacked_axes(group), *group[0].shape)
     leaf = _leaf(params, tensor)
     if leaf is None:
       raise ValueError(f"parameter {'.'.join(tensor.path)} of shape {shape} is missing")
@@ -160,25 +161,31 @@ def _check(params: PyTree, expected: list[Tensor]) -> None:
       )
   for path, _ in jax.tree_util.tree_leaves_with_path(params["params"]):
     keys = tuple(str(part.key) for part in path)
-    if keys not in layers:
+    if keys not in groups:
       raise ValueError(f"parameter {'.'.join(keys)} is unexpected: it has no tensor")
 
 
 @dataclasses.dataclass(frozen=True)
 class _File:
+  """A file, and the parts of each of its tensors, in the order of their rows."""
+
   name: str
-  tensors: list[Tensor]
+  tensors: dict[str, list[Tensor]]
 
 
 def _plan(expected: list[Tensor], itemsize: int, limit: int) -> list[_File]:
   """Distributes tensors over files, in order, filling each file up to the limit."""
-  groups, size = [[]], 0
-  for tensor in expected:
-    size += math.prod(tensor.shape) * itemsize
+  named = {}
+  for tensor in sorted(expected, key=lambda tensor: tensor.first_row):
+    named.setdefault(tensor.name, []).append(tensor)
+  groups, size = [{}], 0
+  for name in dict.fromkeys(tensor.name for tensor in expected):
+    bytes_ = math.prod(named[name][0].file_shape) * itemsize
+    size += bytes_
     if groups[-1] and size > limit:
-      groups.append([])
-      size = math.prod(tensor.shape) * itemsize
-    groups[-1].append(tensor)
+      groups.append({})
+      size = bytes_
+    groups[-1][name] = named[name]
   if len(groups) == 1:
     return [_File(WEIGHTS, groups[0])]
   stem = WEIGHTS.removesuffix(".safetensors")
@@ -198,21 +205,26 @@ def _save_weights(
 ) -> None:
   files = _plan(expected, dtype.itemsize, limit)
   for file in files:
-    arrays = {t.name: _fetch(_leaf(params, t), t, dtype) for t in file.tensors}
+    arrays = {
+      name: _join([_fetch(_leaf(params, part), part, dtype) for part in parts])
+      for name, parts in file.tensors.items()
+    }
     if writes:
       # Without this metadata transformers rejects the file.
       save_file(arrays, folder / file.name, metadata={"format": "pt"})
   if writes and len(files) > 1:
     total = sum(math.prod(t.shape) for t in expected) * dtype.itemsize
-    names = {t.name: file.name for file in files for t in file.tensors}
-    _write_json(
-      folder / INDEX, {"metadata": {"total_size": total}, "weight_map": dict(names)}
-    )
+    names = {name: file.name for file in files for name in file.tensors}
+    _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": names})
+
+
+def _join(parts: list[np.ndarray]) -> np.ndarray:
+  return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _fetch(leaf: jax.Array, tensor: Tensor, dtype: jnp.dtype) -> np.ndarray:
-  """Copies a tensor to the host from an array that may be on many devices."""
-  value = (leaf if tensor.layer is None else leaf[tensor.layer]).astype(dtype)
+  """Copies a parameter to the host from an array that may be on many devices."""
+  value = (leaf[tensor.index] if tensor.index else leaf).astype(dtype)
   if isinstance(value.sharding, NamedSharding) and not value.is_fully_addressable:
     everywhere = NamedSharding(value.sharding.mesh, PartitionSpec())
     value = jax.jit(lambda x: x, out_shardings=everywhere)(value).addressable_data(0)

@@ -35,6 +35,14 @@ _LLAMA3 = {
   "high_freq_factor": 4.0,
   "original_max_position_embeddings": 32,
 }
+_LONGROPE = {
+  "rope_type": "longrope",
+  "rope_theta": 1e4,
+  "short_factor": [1.0, 1.5, 2.5],
+  "long_factor": [2.0, 3.0, 8.0],
+  "partial_rotary_factor": 0.75,
+  "original_max_position_embeddings": 64,
+}
 _GEMMA = {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": WINDOW}
 
 
@@ -102,6 +110,66 @@ CASES = (
     },
   ),
   _case("gemma3_untied", "Gemma3Text", **_GEMMA, tie_word_embeddings=False),
+  _case(
+    "ministral",
+    "Ministral",
+    head_dim=16,
+    sliding_window=WINDOW,
+    layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+  ),
+  _case("gemma", "Gemma", head_dim=12, attention_bias=True),
+  _case(
+    "phi3",
+    "Phi3",
+    sliding_window=WINDOW,
+    rope_parameters={
+      "rope_type": "default",
+      "rope_theta": 1e4,
+      "partial_rotary_factor": 0.5,
+    },
+  ),
+  _case(
+    "phi3_longrope",
+    "Phi3",
+    rope_parameters=_LONGROPE,
+    original_max_position_embeddings=64,
+    tie_word_embeddings=True,
+  ),
+  _case(
+    "smollm3",
+    "SmolLM3",
+    no_rope_layer_interval=2,
+    use_sliding_window=True,
+    sliding_window=WINDOW,
+    attention_bias=True,
+    mlp_bias=True,
+  ),
+  _case("olmo2", "Olmo2", rope_parameters=_YARN),
+  _case(
+    "granite",
+    "Granite",
+    embedding_multiplier=12.0,
+    residual_multiplier=0.22,
+    attention_multiplier=0.1,
+    logits_scaling=3.0,
+    attention_bias=True,
+  ),
+  _case(
+    "qwen3_moe",
+    "Qwen3Moe",
+    head_dim=16,
+    moe_intermediate_size=12,
+    num_experts=6,
+    num_experts_per_tok=3,
+  ),
+  _case(
+    "mixtral",
+    "Mixtral",
+    intermediate_size=20,
+    num_local_experts=4,
+    sliding_window=WINDOW,
+    rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0},
+  ),
 )
 
 

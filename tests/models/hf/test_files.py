@@ -125,6 +125,80 @@ def test_unsupported_settings_are_named(copy, changes, message):
     load_config(copy)
 
 
+def family_config(name, **changes):
+  """The `config.json` of a family, with changes."""
+  (case,) = (case for case in families.CASES if case.name == name)
+  settings = families._SIZES | case.settings
+  return json.loads(case.config(**settings).to_json_string(use_diff=False)) | changes
+
+
+@pytest.mark.parametrize(
+  ("name", "changes", "message"),
+  [
+    (
+      "qwen3_moe",
+      {"mlp_only_layers": [0]},
+      r"mlp_only_layers is \[0\]; the only .* is \[\]",
+    ),
+    ("qwen3_moe", {"decoder_sparse_step": 2}, "decoder_sparse_step is 2; the only"),
+    ("qwen3_moe", {"num_experts_per_tok": 9}, "experts_per_token is 9; it must be from 1"),
+    ("qwen3_moe", {"norm_topk_prob": 1}, "norm_topk_prob is 1; it must be true or false"),
+    ("mixtral", {"router_jitter_noise": 0.1}, "router_jitter_noise is 0.1; the only"),
+    ("mixtral", {"num_local_experts": 0}, "num_local_experts is 0; it must be a positive"),
+    ("olmo2", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5; Olmo2"),
+    (
+      "phi3",
+      {"partial_rotary_factor": 0.4, "rope_parameters": None},
+      "rope_fraction is 0.4",
+    ),
+    (
+      "phi3",
+      {"rope_parameters": {"rope_type": "longrope"}},
+      "longrope have no short_factor",
+    ),
+    (
+      "phi3_longrope",
+      {"rope_scaling": {"short_factor": [1.0, "x", 1.0]}},
+      "rope_scaling.short_factor is .* it must be a list of positive numbers",
+    ),
+    (
+      "phi3_longrope",
+      {"rope_scaling": {"short_factor": [1.0]}},
+      "rope_scaling.factors has 1 entries; it must have one for each of the 3 pairs",
+    ),
+    ("smollm3", {"no_rope_layers": [1, 0]}, "no_rope_layers has 2 entries; num_hidden"),
+    ("smollm3", {"no_rope_layers": "10"}, "no_rope_layers is '10'; it must be a list of"),
+    ("granite", {"logits_scaling": 0}, "logits_scaling is 0; it must be a positive"),
+    ("granite", {"hidden_act": "relu"}, "hidden_act is relu: activation relu is not"),
+    ("gemma", {"hidden_act": "gelu_new"}, "hidden_act is gelu_new"),
+    (
+      "gemma3",
+      {"attn_logit_softcapping": 50.0},
+      "attn_logit_softcapping is 50.0; the only",
+    ),
+    ("ministral", {"layer_types": ["chunked_attention"]}, "layer_types has chunked_att"),
+  ],
+)
+def test_unsupported_settings_of_a_family_are_named(name, changes, message):
+  from_hf(family_config(name))
+  with pytest.raises(ValueError, match=message):
+    from_hf(family_config(name, **changes))
+
+
+def test_settings_in_other_words():
+  older = family_config("gemma", hidden_act="gelu")  # means the approximation
+  assert from_hf(older) == from_hf(family_config("gemma"))
+  raw = family_config("qwen3_moe")
+  experts = raw.pop("num_local_experts", None) or raw.pop("num_experts")
+  for key in ("num_experts", "num_local_experts"):
+    assert from_hf(raw | {key: experts}).num_experts == 6
+  raw = family_config("phi3_longrope")
+  scaling = raw.pop("rope_parameters")
+  scaling["type"] = {"longrope": "su"}[scaling.pop("rope_type")]
+  expected = from_hf(family_config("phi3_longrope"))
+  assert from_hf(raw | {"rope_scaling": scaling}) == expected
+
+
 def test_older_names_of_rope_settings():
   sizes = {
     "vocab_size": 10,
@@ -269,6 +343,14 @@ def test_longer_texts_than_a_model_was_made_for_are_rejected(copy):
   check_length(copy, 200)
   with pytest.raises(ValueError, match="is 201; .* allows 200"):
     check_length(copy, 201)
+
+
+def test_longrope_is_for_texts_as_long_as_in_training(copy):
+  raw = family_config("phi3_longrope")
+  (copy / "config.json").write_text(json.dumps(raw))
+  check_length(copy, 64)
+  with pytest.raises(ValueError, match="is 65; .* original_max_position_embeddings all"):
+    check_length(copy, 65)
 
 
 @pytest.mark.parametrize("ids", ["2", [1, "2"], -1, [[1]], 1.0])

@@ -1,6 +1,7 @@
 """Every family agrees with transformers: logits, cache, greedy decoding, export."""
 
 import dataclasses
+import json
 from typing import NamedTuple
 
 import jax
@@ -41,6 +42,16 @@ def torch_logits(model, tokens=TOKENS, mask=MASK):
   with torch.no_grad():
     arguments = [torch.tensor(x).long() for x in (tokens, mask)]
     return model(arguments[0], attention_mask=arguments[1]).logits.numpy()
+
+
+# Their code that decodes is that of the other families.
+_SLOW_TO_DECODE = ("ministral", "gemma", "phi3", "olmo2", "granite", "mixtral")
+DECODED = [
+  pytest.param(
+    case, marks=[pytest.mark.slow] if case.name in _SLOW_TO_DECODE else [], id=case.name
+  )
+  for case in families.CASES
+]
 
 
 @pytest.fixture(scope="module", params=families.CASES, ids=lambda case: case.name)
@@ -86,6 +97,7 @@ def test_logits(loaded):
     np.testing.assert_allclose(logits[:, 0][MASK], loaded.logits[MASK], atol=1e-4)
 
 
+@pytest.mark.parametrize("loaded", DECODED, indirect=True)
 def test_greedy_decoding(loaded):
   rolled = [np.roll(x, WIDTH - n) for x, n in zip(TOKENS, LENGTHS, strict=True)]
   mask = torch.tensor(MASK[:, ::-1].copy()).long()  # generate pads on the left
@@ -131,6 +143,22 @@ def test_config_survives_a_round_trip(loaded):
   assert from_hf(written) == loaded.model.config
   if raw["model_type"] != "mistral":
     assert written["architectures"] == raw["architectures"]
+
+
+def test_the_layer_types_of_a_mistral_are_read(tmp_path):
+  (case,) = (case for case in families.CASES if case.name == "ministral")
+  case.make().save_pretrained(tmp_path)
+  raw = read_json(tmp_path / "config.json")
+  raw |= {"architectures": ["MistralForCausalLM"], "model_type": "mistral"}
+  (tmp_path / "config.json").write_text(json.dumps(raw))
+  # As `AutoModel` does, and unlike `MistralForCausalLM`.
+  expected = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
+  model = Decoder(load_config(tmp_path))
+  assert model.config.sliding_layers == (True, False, True)
+  params = load_params(tmp_path, model.config, param_shardings(model, make_mesh()))
+  positions = token_positions(MASK)[:, None]
+  logits, _ = jax.jit(model.apply)(params, TOKENS[:, None], positions)
+  np.testing.assert_allclose(logits[:, 0][MASK], torch_logits(expected)[MASK], atol=1e-4)
 
 
 def test_a_decoder_that_no_architecture_can_express_raises():

@@ -17,6 +17,7 @@ from pgax.models import ScalarDecoder, sequence_scores
 from pgax.models.heads import headless, with_decoder
 from pgax.models.hf import (
   check_reward_model,
+  load_config,
   load_reward_model,
   load_reward_model_config,
   save_reward_model,
@@ -31,7 +32,20 @@ MASK = np.arange(11) < LENGTHS[:, None]
 DRAWN = np.random.default_rng(0).integers(3, families.VOCAB, MASK.shape)
 TOKENS = np.where(MASK, DRAWN, 0).astype(np.int32)
 NAMES = ("llama", "qwen2_yarn_sliding", "qwen3", "gemma3")
-MORE = [pytest.param(name, marks=pytest.mark.slow) for name in ("mistral", "gemma2")]
+MORE = [
+  pytest.param(name, marks=pytest.mark.slow)
+  for name in (
+    "mistral",
+    "gemma2",
+    "ministral",
+    "gemma",
+    "phi3",
+    "smollm3",
+    "olmo2",
+    "qwen3_moe",
+    "mixtral",
+  )
+]
 WEIGHTS = "model.safetensors"
 
 
@@ -131,6 +145,15 @@ def test_another_architecture_is_named(tmp_path):
   (tmp_path / "config.json").write_text(json.dumps({"architectures": ["BertForMaskedLM"]}))
   with pytest.raises(ValueError, match="BertForMaskedLM is not a supported reward"):
     load_reward_model_config(tmp_path)
+
+
+def test_an_architecture_without_a_reward_model_is_named(tmp_path):
+  (case,) = (case for case in families.CASES if case.name == "granite")
+  case.make().save_pretrained(tmp_path / "granite")
+  config = load_config(tmp_path / "granite")
+  params = init_params(ScalarDecoder(headless(config)), jax.random.key(0))
+  with pytest.raises(ValueError, match="no reward model on GraniteForCausalLM"):
+    save_reward_model(tmp_path / "new", config, params, None, tmp_path / "granite")
 
 
 def test_a_policy_becomes_a_reward_model(tmp_path):

@@ -1,0 +1,109 @@
+"""Mixture of experts: a router, and feed-forward layers of which each token uses a few."""
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from pgax.models.config import DecoderConfig
+from pgax.models.grouped import grouped_product
+from pgax.models.layers import activate, fan_in
+from pgax.types import Array
+
+# Collections of variables. The first is written if it is mutable in `apply`, and the second
+# is read if it is there; without them routing costs nothing more.
+ROUTING, REPLAY = "routing", "replay"
+
+
+@flax.struct.dataclass
+class RouterLoad:
+  """Use of the experts, summed over real tokens and layers; loads of parts add up.
+
+  Attributes:
+    chosen: `[X]` float32, number of times that each expert was chosen.
+    probability: `[X]` float32, sum of the router's probabilities of each expert.
+    tokens: float32 scalar, number of tokens, each counted once a layer.
+  """
+
+  chosen: Array
+  probability: Array
+  tokens: Array
+
+
+class Experts(nn.Module):
+  """Gated feed-forward layers, mixed by a router (Mixtral, arXiv 2401.04088).
+
+  The router is a softmax over all experts. A token is computed by its `experts_per_token`
+  most probable experts, and their outputs are averaged by the probabilities, divided by
+  their sum if `normalize_router`. That equals a softmax over the chosen experts alone. No
+  token is dropped.
+  """
+
+  config: DecoderConfig
+
+  @nn.compact
+  def __call__(self, x: Array, real: Array) -> Array:
+    """Applies the chosen experts to each token.
+
+    Writes to the collection `ROUTING` the choices `experts`, `[..., k]` int32, and their
+    `RouterLoad`, and takes the choices from `experts` of the collection `REPLAY`.
+
+    Args:
+      x: `[..., E]`.
+      real: `[...]` bool, false on padding, which the load does not count.
+
+    Returns:
+      `[..., E]`.
+    """
+    c = self.config
+    shape, x = x.shape, x.reshape(-1, c.embed_dim)
+    part = nn.with_logical_partitioning
+    router = self.param(
+      "router", part(fan_in, ("embed", "experts")), (c.embed_dim, c.num_experts)
+    )
+    logits = jnp.matmul(x, router.astype(x.dtype), preferred_element_type=jnp.float32)
+    probs = jax.nn.softmax(logits, axis=-1)
+    if self.has_variable(REPLAY, "experts"):
+      chosen = self.get_variable(REPLAY, "experts").reshape(-1, c.experts_per_token)
+      chosen = chosen.astype(jnp.int32)
+    else:
+      _, chosen = jax.lax.top_k(probs, c.experts_per_token)
+    weights = jnp.take_along_axis(probs, chosen, axis=-1)
+    if c.normalize_router:
+      weights /= jnp.sum(weights, axis=-1, keepdims=True)
+    if self.is_mutable_collection(ROUTING) and not self.is_initializing():
+      choices = chosen.reshape(*shape[:-1], -1)
+      self.put_variable(ROUTING, "experts", choices)
+      self.put_variable(ROUTING, "load", _load(probs, chosen, real.reshape(-1)))
+    return self._mix(x, chosen, weights.astype(x.dtype)).reshape(shape)
+
+  def _mix(self, x: Array, chosen: Array, weights: Array) -> Array:
+    """Averages the outputs of the chosen experts `[M, k]` of tokens `[M, E]`."""
+    c = self.config
+    init = nn.initializers.variance_scaling(1.0, "fan_in", "normal", batch_axis=0)
+    wide = nn.with_logical_partitioning(init, ("experts", "embed", "mlp"))
+    narrow = nn.with_logical_partitioning(init, ("experts", "mlp", "embed"))
+    wide_shape = (c.num_experts, c.embed_dim, c.mlp_dim)
+    narrow_shape = (c.num_experts, c.mlp_dim, c.embed_dim)
+    gate = self.param("gate", wide, wide_shape).astype(x.dtype)
+    up = self.param("up", wide, wide_shape).astype(x.dtype)
+    down = self.param("down", narrow, narrow_shape).astype(x.dtype)
+    # Each token is copied for each of its experts, and the copies are sorted by expert.
+    experts = chosen.reshape(-1)
+    order = jnp.argsort(experts)
+    sizes = jnp.bincount(experts, length=c.num_experts).astype(jnp.int32)
+    rows = x[order // c.experts_per_token]
+    hidden = activate(c, grouped_product(rows, gate, sizes))
+    hidden *= grouped_product(rows, up, sizes)
+    out = grouped_product(hidden, down, sizes)[jnp.argsort(order)]
+    return jnp.sum(out.reshape(*chosen.shape, -1) * weights[..., None], axis=1)
+
+
+def _load(probs: Array, chosen: Array, real: Array) -> RouterLoad:
+  """Sums the use of experts over the real tokens of a layer."""
+  count = jnp.repeat(real, chosen.shape[-1]).astype(jnp.float32)
+  return RouterLoad(
+    jnp.zeros(probs.shape[-1]).at[chosen.reshape(-1)].add(count),
+    jnp.sum(jnp.where(real[:, None], probs, 0), axis=0),
+    jnp.sum(real, dtype=jnp.float32),
+  )
