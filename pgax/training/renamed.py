@@ -26,6 +26,7 @@ RENAMED_RUN = {
   "microbatches": "learner.microbatches",
   "logit_chunk": "learner.logit_chunk",
   "eval_every": "evaluation.every",
+  "model.post_norms": "model.norm_placement",
 }
 RENAMED_PREFERENCES = {  # `eval_every` stays
   "max_tokens": "max_completion_tokens",

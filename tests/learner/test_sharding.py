@@ -1,32 +1,18 @@
 """One device and eight: the same completions, the same loss, the same gradient."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pgax.distributed import MeshConfig, make_mesh
-
-ROOT = Path(__file__).parents[2]
+from tests.devices import run_on_devices
 
 
 def _step(devices: int, fsdp: int = 1, model: int = 1, rank: int = 0) -> dict:
-  """Runs `sharded_step.py` with that many host devices, in a separate process."""
-  flags = f"--xla_force_host_platform_device_count={devices}"
-  done = subprocess.run(
-    [sys.executable, "-m", "tests.learner.sharded_step", *map(str, (fsdp, model, rank))],
-    cwd=ROOT,
-    env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert done.returncode == 0, done.stderr[-2000:]
-  return json.loads(done.stdout.splitlines()[-1])
+  """What `sharded_step.py` prints on that many host devices."""
+  printed = run_on_devices(devices, "tests.learner.sharded_step", fsdp, model, rank)
+  return json.loads(printed.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")

@@ -200,3 +200,13 @@ def test_bad_switches(changes, message):
 def test_bad_scalings(changes, message):
   with pytest.raises(ValueError, match=message):
     RopeScaling(**changes)
+
+
+def test_attention_in_blocks_is_the_same():
+  expected, gradient = logits_and_gradient(changed(attention="einsum"))
+  value, other = logits_and_gradient(changed(attention="blockwise"))
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  for x, y in zip(*map(jax.tree.leaves, (other, gradient)), strict=True):
+    np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+  with pytest.raises(ValueError, match="attention is 'flash'; it must be one of auto, ein"):
+    changed(attention="flash")

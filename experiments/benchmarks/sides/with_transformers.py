@@ -5,6 +5,7 @@ advantages, the clipped surrogate with a KL penalty, its gradient, gradient clip
 on full sequences one after the other.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,21 @@ def group_advantages(batch: dict[str, torch.Tensor]) -> torch.Tensor:
   return (centered / (scores.std(-1, keepdim=True, correction=0) + 1e-6)).flatten()
 
 
+def make_optimizer_step(shape: Shape, model: Model) -> Callable[[], float]:
+  """Makes a function that clips the gradient, takes an AdamW step and returns the norm."""
+  adamw = torch.optim.AdamW(
+    model.parameters(), lr=shape.lr, betas=(0.9, 0.95), weight_decay=0.0
+  )
+
+  def step() -> float:
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    adamw.step()
+    adamw.zero_grad()
+    return float(norm)
+
+  return step
+
+
 def _make_update(shape: Shape, model: Model, batch: dict[str, torch.Tensor]) -> Call:
   """Makes a function that updates the model in place and returns the gradient norm."""
   rows, advantages = sequences(batch), group_advantages(batch)[:, None]
@@ -98,9 +114,7 @@ def _make_update(shape: Shape, model: Model, batch: dict[str, torch.Tensor]) -> 
   if shape.beta:
     frozen = AutoModelForCausalLM.from_config(model.config).eval()
     frozen.load_state_dict(model.state_dict())
-  adamw = torch.optim.AdamW(
-    model.parameters(), lr=shape.lr, betas=(0.9, 0.95), weight_decay=0.0
-  )
+  step = make_optimizer_step(shape, model)
 
   def loss(part: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
     now = _logp(model, part, shape.gen_len)
@@ -119,10 +133,7 @@ def _make_update(shape: Shape, model: Model, batch: dict[str, torch.Tensor]) -> 
     parts = zip(rows.chunk(shape.micro), advantages.chunk(shape.micro), strict=True)
     for part, advantage in parts:
       loss(part, advantage).backward()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    adamw.step()
-    adamw.zero_grad()
-    return float(norm)
+    return step()
 
   return update
 

@@ -19,6 +19,7 @@ from experiments.benchmarks.shape import Shape
 from experiments.benchmarks.sides.with_transformers import (
   group_advantages,
   load,
+  make_optimizer_step,
   sequences,
 )
 from experiments.benchmarks.worker import Call, Work, serve
@@ -107,9 +108,7 @@ def _make_update(shape: Shape, trainer: Any, batch: dict[str, torch.Tensor]) -> 
   rows = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
   size, seen = shape.rows // shape.micro, torch.ones_like(rows)
   trainer.current_gradient_accumulation_steps = shape.micro
-  adamw = torch.optim.AdamW(
-    model.parameters(), lr=shape.lr, betas=(0.9, 0.95), weight_decay=0.0
-  )
+  step = make_optimizer_step(shape, model)
   model.train()
 
   def update() -> float:
@@ -121,10 +120,7 @@ def _make_update(shape: Shape, trainer: Any, batch: dict[str, torch.Tensor]) -> 
     for start in range(0, shape.rows, size):
       part = {name: x[start : start + size] for name, x in inputs.items()}
       trainer._compute_loss(model, part).backward()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    adamw.step()
-    adamw.zero_grad()
-    return float(norm)
+    return step()
 
   return update
 

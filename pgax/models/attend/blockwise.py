@@ -62,15 +62,16 @@ def attend(
 def _forward(queries, parts, where, window, scores, block):
   length, repeats = queries.shape[2], queries.shape[4]
   rows = Blocks(length, block)
-  moved, places = rows.pad(jnp.moveaxis(queries, 2, 4), 4), rows.pad_places(where)
+  padded, places = rows.pad(jnp.moveaxis(queries, 2, 4), 4), rows.pad_places(where)
   keys = [Keys(part, where.segments, block) for part in parts]
   reached = [reaches(rows, places, part, window) for part in keys]
 
   def attend_from(i: Array) -> tuple[Array, Array]:
-    query, at = rows.take(moved, i, 4), rows.take_places(places, i)
+    query, block_places = rows.take(padded, i, 4), rows.take_places(places, i)
     sums = (jnp.full(query.shape[:-1], MASKED), jnp.zeros(query.shape))
     for part, reach in zip(keys, reached, strict=True):
-      folded, place = fold(query, part.shared), fold_places(at, repeats, part.shared)
+      folded = fold(query, part.shared)
+      place = fold_places(block_places, repeats, part.shared)
 
       def add(j, state, part=part, folded=folded, place=place):
         return _add_block(state, folded, place, part.block(j), window, scores)
@@ -99,11 +100,12 @@ def _backward(scores, block, saved, cotangents):
   reached = [reaches(rows, places, part, window) for part in keys]
 
   def attend_from(sums: list, i: Array) -> tuple[list, Array]:
-    chosen, at = [rows.take(x, i, 4) for x in arrays], rows.take_places(places, i)
+    chosen = [rows.take(x, i, 4) for x in arrays]
+    block_places = rows.take_places(places, i)
     total, new = jnp.zeros(chosen[0].shape), []
     for part, reach, partial in zip(keys, reached, sums, strict=True):
       folded = [fold(x, part.shared) for x in chosen]
-      place = fold_places(at, repeats, part.shared)
+      place = fold_places(block_places, repeats, part.shared)
 
       def add(j, state, part=part, folded=folded, place=place):
         *of_block, of_queries = _block_gradients(
@@ -122,7 +124,7 @@ def _backward(scores, block, saved, cotangents):
   sums, of_queries = jax.lax.scan(attend_from, start, jnp.arange(rows.count))
   of_queries = jnp.moveaxis(rows.join(of_queries, 4), 4, 2).astype(queries.dtype)
   of_parts = tuple(
-    Part(*(part.cut(x).astype(y.dtype) for x, y in zip(pair, given, strict=False)), None)
+    Part(*(part.cut(x).astype(y.dtype) for x, y in zip(pair, given[:2], strict=True)), None)
     for part, pair, given in zip(keys, sums, parts, strict=True)
   )
   return of_queries, of_parts, None, None
@@ -131,11 +133,11 @@ def _backward(scores, block, saved, cotangents):
 attend.defvjp(_forward, _backward)
 
 
-def _add_block(state, queries, at, block, window, scores):
+def _add_block(state, queries, row_places, block, window, scores):
   """Adds a block of keys to the running softmax: highest score, sum and weighted sum."""
   highest, total, mixed = state
   keys, values, places = block
-  seen = _seen(at, places, window)
+  seen = _seen(row_places, places, window)
   score = jnp.where(seen, scores(_products(queries, keys)), MASKED)
   new = jnp.maximum(highest, jnp.max(score, axis=-1))
   probs = jnp.where(seen, jnp.exp(score - new[..., None]), 0.0)
@@ -147,12 +149,14 @@ def _add_block(state, queries, at, block, window, scores):
   return new, total, mixed
 
 
-def _block_gradients(rows, at, block, window, scores):
+def _block_gradients(rows, row_places, block, window, scores):
   """Gradients of a block's keys and values, and its part of the gradient of the queries."""
   queries, gradient, log_sum, inside = rows
   keys, values, places = block
   score = scores(_products(queries, keys))
-  probs = jnp.where(_seen(at, places, window), jnp.exp(score - log_sum[..., None]), 0.0)
+  probs = jnp.where(
+    _seen(row_places, places, window), jnp.exp(score - log_sum[..., None]), 0.0
+  )
   of_probs = _products(gradient, values)
   of_scores = probs * (of_probs - inside[..., None]) * scores.derivative(score)
   of_scores = of_scores.astype(queries.dtype)
@@ -167,10 +171,10 @@ def _products(left: Array, right: Array, transposed: bool = True) -> Array:
   return jnp.einsum(formula, left, right, preferred_element_type=jnp.float32)
 
 
-def _seen(at: Places, places: Places, window: Array | None) -> Array:
+def _seen(rows: Places, places: Places, window: Array | None) -> Array:
   """Returns which keys `[N, G, 1, rows, S]` the rows attend to; padding attends to none."""
-  real = at.positions[..., None] < NEVER
-  return (visible(at, places, window) & real)[:, :, None]
+  real = rows.positions[..., None] < NEVER
+  return (visible(rows, places, window) & real)[:, :, None]
 
 
 def _finish(state: tuple[Array, Array, Array]) -> tuple[Array, Array]:

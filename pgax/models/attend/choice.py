@@ -7,8 +7,9 @@ from pgax.models.attend.parts import Part, Places, Scores
 from pgax.types import Array
 
 # From so many queries on, blocks are taken. On CPUs forward and backward pass together take
-# 0.8 of the time at 64 queries, 0.6 at 128 and 0.33 at 2,048, and compiling takes 1.4 times
-# as long. Elsewhere it has not been measured, and blocks are taken for their memory.
+# 0.75 of the time at 64 queries, 0.6 to 0.85 at 128 and 0.33 at 2,048, and compiling takes
+# 1.4 times as long. Elsewhere it has not been measured, and blocks are taken for their
+# memory.
 _MANY = {"cpu": 64}
 _MANY_ELSEWHERE = 512
 

@@ -150,7 +150,7 @@ def _write(config: DecoderConfig, family: Family) -> dict[str, Any]:
   raw |= write_activation(c.activation, family) | family.only
   values = vars(c) | {"query_scalar": c.query_scalar or float(c.head_dim)}
   for setting in family.settings:
-    raw[setting.name] = _plain(setting.write(values[setting.field]))
+    raw[setting.name] = setting.write(values[setting.field])
   if family.window != 0:
     raw["sliding_window"] = c.sliding_window or None
   if family.switched:
@@ -160,11 +160,6 @@ def _write(config: DecoderConfig, family: Family) -> dict[str, Any]:
   if family.unrotated:
     raw["no_rope_layers"] = [int(x) for x in c.rope_layers or (True,) * c.num_layers]
   return raw | write_rope(config, family)
-
-
-def _plain(value: Any) -> Any:
-  """Writes a number without a fraction as a whole number, as transformers does."""
-  return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def differing_fields(config: DecoderConfig, other: DecoderConfig) -> list[str]:

@@ -124,7 +124,14 @@ _ATTENTION_BIAS = (
 _BIASES = (*_ATTENTION_BIAS, Setting("mlp_bias", "mlp_bias", False))
 _GEMMA = {"unit_offset_norm": True, "scale_embeddings": True}
 _LATER_GEMMA = _GEMMA | {"norm_placement": "sandwich"}
-_QUERY_SCALAR = Setting("query_pre_attn_scalar", "query_scalar", 256.0, float)
+
+
+def _whole(value: float) -> float | int:
+  """A number without a fraction as a whole one, which transformers expects of some."""
+  return int(value) if float(value).is_integer() else value
+
+
+_QUERY_SCALAR = Setting("query_pre_attn_scalar", "query_scalar", 256.0, float, _whole)
 
 
 def _cap(name: str, field: str, default: float) -> Setting:

@@ -26,6 +26,6 @@ def temporaries(config, length):
 def test_linear_in_the_length():
   config = dataclasses.replace(CONFIG, sliding_window=64, attention_softcap=5.0, remat=True)
   short, long = (temporaries(config, length) for length in (512, 8192))
-  assert long < 20 * short  # 16 times as long; all scores would take 200 times as much
+  assert long < 20 * short  # 16 times as long; all scores are 256 times as many
   everything = dataclasses.replace(config, attention="einsum")
   assert temporaries(everything, 4096) > 2 * long
