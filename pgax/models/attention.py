@@ -1,7 +1,6 @@
 """Grouped-query attention over a shared prefix, a cached suffix and the new tokens."""
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from pgax.models.attend import Part, Places, Scores, attend, window_of
@@ -91,7 +90,7 @@ class Attention(nn.Module):
 
     Returns:
       The output `[N, G, L, E]`, and the keys and values `[N, G, K, L, D]` of these tokens,
-      or with an index those of the last part `[N, G, K, S, D]`.
+      or with an index those of the last part, `narrow` as they came.
     """
     c = self.config
     queries, keys, values = self._project(x)
@@ -99,15 +98,15 @@ class Attention(nn.Module):
     values = values.swapaxes(2, 3)
     repeats = c.num_heads // c.num_kv_heads
     queries = queries.reshape(*x.shape[:3], c.num_kv_heads, repeats, c.head_dim)
+    own = Part(keys, values, positions)
     if index is not None:
       *memory, slots = memory
-      written = write(slots.keys, keys, index), write(slots.values, values, index)
-      # Otherwise XLA may write again where it reads, and keep a copy from before.
-      keys, values = jax.lax.optimization_barrier(written)
-    key_positions = positions if index is None else slots.positions
+      keys, values = write(slots.keys, keys, index), write(slots.values, values, index)
+      all_slots = (*x.shape[:2], c.num_kv_heads, -1, c.head_dim)
+      own = Part(keys.reshape(all_slots), values.reshape(all_slots), slots.positions)
     heads, _ = attend(
       queries,
-      (*memory, Part(keys, values, key_positions)),
+      (*memory, own),
       Places(positions, segments),
       window_of(sliding, c.sliding_window),
       Scores((c.query_scalar or c.head_dim) ** -0.5, c.attention_softcap),

@@ -162,11 +162,23 @@ class Unrolled(nn.Module):
     kinds: LayerKind,
     memory: tuple[tuple[tuple[Array, ...], tuple[Array, ...]], ...],
   ) -> tuple[Array, tuple[tuple[Array, ...], tuple[Array, ...]]]:
-    """Applies all layers to `x`; keys and values are tuples with an array of each."""
+    """Applies all layers to `x`, and writes to the last part of the memory.
+
+    Args:
+      x: `[N, G, 1, E]`.
+      inputs: inputs that are the same in all layers, with an index.
+      kinds: kinds of all layers.
+      memory: keys and values of each part of the memory, tuples with an array of each
+        layer; the last part's are `narrow`.
+
+    Returns:
+      The new `x`, and the keys and values of the last part.
+    """
     new = []
     for i, layer in enumerate(self.layers):
       kind = LayerKind(*(x[i] for x in kinds))
-      pairs = tuple((keys[i], values[i]) for keys, values in memory)
-      x, pair = layer(x, inputs, kind, pairs)
+      x, pair = layer(
+        x, inputs, kind, tuple((keys[i], values[i]) for keys, values in memory)
+      )
       new.append(pair)
     return x, tuple(zip(*new, strict=True))

@@ -135,16 +135,29 @@ def unroll(cache: Cache) -> Cache:
   """Gives every layer keys and values of its own, which are then updated in place.
 
   Args:
-    cache: cache with stacked layers.
+    cache: cache with stacked layers, and a suffix.
 
   Returns:
-    The `Cache` with tuples of arrays.
+    The `Cache` with tuples of arrays; those of the suffix are `narrow`.
   """
+  prefix, suffix = cache.prefix, cache.suffix
+  return cache.replace(
+    prefix=prefix and prefix.replace(keys=tuple(prefix.keys), values=tuple(prefix.values)),
+    suffix=suffix.replace(
+      keys=tuple(narrow(x) for x in suffix.keys),
+      values=tuple(narrow(x) for x in suffix.values),
+    ),
+  )
 
-  def apart(part: KeyValues | None) -> KeyValues | None:
-    return part and part.replace(keys=tuple(part.keys), values=tuple(part.values))
 
-  return cache.replace(prefix=apart(cache.prefix), suffix=apart(cache.suffix))
+def narrow(slots: Array) -> Array:
+  """Removes axes of size 1 among the first three of `[N, G, K, S, D]`.
+
+  XLA multiplies matrices without such axes, and moves their removal before the write of a
+  token. If a loop carried them, it would write to both forms, and copy the slots.
+  """
+  axes = tuple(i for i, size in enumerate(slots.shape[:3]) if size == 1)
+  return slots.squeeze(axes)
 
 
 def take_rows(memory: Array, rows: Array | None) -> Array:
@@ -154,6 +167,8 @@ def take_rows(memory: Array, rows: Array | None) -> Array:
 
 def write(buffer: Array, update: Array, index: Array, axis: int = -2) -> Array:
   """Writes keys, values or positions of new tokens into the slots from `index` on."""
+  if buffer.ndim < update.ndim:
+    update = narrow(update)
   update = update.astype(buffer.dtype)
   return jax.lax.dynamic_update_slice_in_dim(buffer, update, index, axis)
 
