@@ -177,8 +177,7 @@ class Unrolled(nn.Module):
     new = []
     for i, layer in enumerate(self.layers):
       kind = LayerKind(*(x[i] for x in kinds))
-      x, pair = layer(
-        x, inputs, kind, tuple((keys[i], values[i]) for keys, values in memory)
-      )
+      pairs = tuple((keys[i], values[i]) for keys, values in memory)
+      x, pair = layer(x, inputs, kind, pairs)
       new.append(pair)
     return x, tuple(zip(*new, strict=True))
