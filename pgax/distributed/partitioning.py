@@ -5,7 +5,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pgax.models.decoder import LAYERS, Decoder
+from pgax.models.block import LAYERS
+from pgax.models.decoder import Decoder
 from pgax.models.heads import ScalarDecoder
 from pgax.models.parameters import init_params
 from pgax.types import PyTree

@@ -4,6 +4,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from pgax.models.attend import Part, Places, Scores, attend, window_of
+from pgax.models.cache import write
 from pgax.models.config import DecoderConfig
 from pgax.models.layers import RMSNorm, zeros
 from pgax.models.rope import rotate
@@ -71,6 +72,7 @@ class Attention(nn.Module):
     sliding: Array,
     memory: tuple[Part, ...],
     segments: Array | None = None,
+    index: Array | None = None,
   ) -> tuple[Array, Array, Array]:
     """Attends from the new tokens to themselves and to the memory.
 
@@ -82,9 +84,13 @@ class Attention(nn.Module):
       memory: keys, values and positions of earlier tokens, in any number of parts.
       segments: `[N, G, L]` int32, number of each token's text in its row, for rows packed
         with several texts. It requires an empty memory.
+      index: int32 scalar, slot of the last part of the memory that these tokens are written
+        to before they are attended to; that part's positions are those afterwards. None
+        attends to them beside the memory.
 
     Returns:
-      The output `[N, G, L, E]`, and the keys and values `[N, G, K, L, D]` of these tokens.
+      The output `[N, G, L, E]`, and the keys and values `[N, G, K, L, D]` of these tokens,
+      or with an index those of the last part, `narrow` as they came.
     """
     c = self.config
     queries, keys, values = self._project(x)
@@ -92,9 +98,15 @@ class Attention(nn.Module):
     values = values.swapaxes(2, 3)
     repeats = c.num_heads // c.num_kv_heads
     queries = queries.reshape(*x.shape[:3], c.num_kv_heads, repeats, c.head_dim)
+    own = Part(keys, values, positions)
+    if index is not None:
+      *memory, slots = memory
+      keys, values = write(slots.keys, keys, index), write(slots.values, values, index)
+      all_slots = (*x.shape[:2], c.num_kv_heads, -1, c.head_dim)
+      own = Part(keys.reshape(all_slots), values.reshape(all_slots), slots.positions)
     heads, _ = attend(
       queries,
-      (*memory, Part(keys, values, positions)),
+      (*memory, own),
       Places(positions, segments),
       window_of(sliding, c.sliding_window),
       Scores((c.query_scalar or c.head_dim) ** -0.5, c.attention_softcap),

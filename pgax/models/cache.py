@@ -21,14 +21,15 @@ class KeyValues:
   """Keys and values of `S` slots in every layer.
 
   Attributes:
-    keys: `[layers, N, G, K, S, D]` for `K` heads of width `D`. The slots of a head are
-      contiguous, which is how every step of decoding reads them.
-    values: `[layers, N, G, K, S, D]`.
+    keys: `[layers, N, G, K, S, D]` for `K` heads of width `D`, or a tuple with an array of
+      each layer. The slots of a head are contiguous, which is how every step of decoding
+      reads them.
+    values: `[layers, N, G, K, S, D]`, or a tuple.
     positions: `[N, G, S]` int32, `NEVER` for slots that nothing attends to.
   """
 
-  keys: Array
-  values: Array
+  keys: Array | tuple[Array, ...]
+  values: Array | tuple[Array, ...]
   positions: Array
 
 
@@ -130,9 +131,46 @@ def with_slots(cache: Cache, lanes: int, width: int, slots: int) -> Cache:
   return Cache(prefix, suffix, jnp.int32(0), rows)
 
 
+def unroll(cache: Cache) -> Cache:
+  """Gives every layer keys and values of its own, which are then updated in place.
+
+  Args:
+    cache: cache with stacked layers, and a suffix.
+
+  Returns:
+    The `Cache` with tuples of arrays; those of the suffix are `narrow`.
+  """
+  prefix, suffix = cache.prefix, cache.suffix
+  return cache.replace(
+    prefix=prefix and prefix.replace(keys=tuple(prefix.keys), values=tuple(prefix.values)),
+    suffix=suffix.replace(
+      keys=tuple(narrow(x) for x in suffix.keys),
+      values=tuple(narrow(x) for x in suffix.values),
+    ),
+  )
+
+
+def narrow(slots: Array) -> Array:
+  """Removes axes of size 1 among the first three of `[N, G, K, S, D]`.
+
+  XLA multiplies matrices without such axes, and moves their removal before the write of a
+  token. If a loop carried them, it would write to both forms, and copy the slots.
+  """
+  axes = tuple(i for i, size in enumerate(slots.shape[:3]) if size == 1)
+  return slots.squeeze(axes)
+
+
 def take_rows(memory: Array, rows: Array | None) -> Array:
   """Takes rows `[N, G, ...]` of `[N, R, ...]` by index `[N, G]`; None takes all."""
   return memory if rows is None else jax.vmap(lambda x, i: x[i])(memory, rows)
+
+
+def write(buffer: Array, update: Array, index: Array, axis: int = -2) -> Array:
+  """Writes keys, values or positions of new tokens into the slots from `index` on."""
+  if buffer.ndim < update.ndim:
+    update = narrow(update)
+  update = update.astype(buffer.dtype)
+  return jax.lax.dynamic_update_slice_in_dim(buffer, update, index, axis)
 
 
 def append(cache: Cache, new: KeyValues) -> Cache:
@@ -158,13 +196,9 @@ def append(cache: Cache, new: KeyValues) -> Cache:
   if length > slots:
     raise ValueError(f"{length} tokens do not fit into a cache of {slots} slots")
 
-  def write(buffer: Array, update: Array, axis: int) -> Array:
-    update = update.astype(buffer.dtype)
-    return jax.lax.dynamic_update_slice_in_dim(buffer, update, cache.index, axis)
-
   suffix = KeyValues(
-    write(cache.suffix.keys, new.keys, axis=4),
-    write(cache.suffix.values, new.values, axis=4),
-    write(cache.suffix.positions, new.positions, axis=2),
+    write(cache.suffix.keys, new.keys, cache.index),
+    write(cache.suffix.values, new.values, cache.index),
+    write(cache.suffix.positions, new.positions, cache.index, axis=-1),
   )
   return cache.replace(suffix=suffix, index=cache.index + length)

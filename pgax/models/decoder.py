@@ -1,140 +1,15 @@
 """The decoder: one function for training and for decoding."""
 
-from typing import NamedTuple
-
 import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
-from pgax.models.attend import Part
-from pgax.models.attention import Attention
-from pgax.models.cache import NEVER, Cache, KeyValues, append, take_rows
+from pgax.models.block import LayerInputs, LayerKind, Unrolled, rope_kinds, scanned
+from pgax.models.cache import Cache, KeyValues, append, take_rows, write
 from pgax.models.config import DecoderConfig
-from pgax.models.experts import REPLAY, ROUTING, Experts
-from pgax.models.layers import GatedMLP, RMSNorm, fan_in
+from pgax.models.layers import RMSNorm, fan_in
 from pgax.models.rope import RopeScaling, angles, frequencies
 from pgax.types import Array
-
-LAYERS = "layers"  # the logical axis that parameters of all layers are stacked on
-
-
-class LayerInputs(NamedTuple):
-  """The inputs that are the same in all layers.
-
-  Attributes:
-    positions: `[N, G, L]` int32, positions of the new tokens.
-    rope: `[kinds, 2, N, G, L, R / 2]`, cosines and sines of the positions, for each kind of
-      layer; see `rope_kinds`.
-    memory_positions: positions `[N, G, S]` in each part of the memory, or `[N, 1, S]` if
-      the group shares it.
-    memory_rows: for each part of the memory the rows `[N, G]` of it that completions attend
-      to, or None if there is nothing to select.
-    segments: `[N, G, L]` int32, number of each token's text in its row; None if every row
-      is one text.
-  """
-
-  positions: Array
-  rope: Array
-  memory_positions: tuple[Array, ...]
-  memory_rows: tuple[Array | None, ...]
-  segments: Array | None
-
-
-def rope_kinds(config: DecoderConfig) -> tuple[int, ...]:
-  """Returns the kind of RoPE of each layer: global, in sliding layers, or none at all."""
-  c, local = config, int(config.local_rope_theta > 0)
-  rotated = c.rope_layers or (True,) * c.num_layers
-  layers = zip(c.is_sliding, rotated, strict=True)
-  return tuple(local * sliding if rope else 1 + local for sliding, rope in layers)
-
-
-class LayerKind(NamedTuple):
-  """What differs between layers, stacked on the axis of layers.
-
-  Attributes:
-    sliding: bool, whether the layer attends to the sliding window only.
-    rope: int32, index of the layer's cosines and sines in `LayerInputs.rope`.
-  """
-
-  sliding: Array
-  rope: Array
-
-
-class Block(nn.Module):
-  """Attention and feed-forward layer, each normalized and added to the residual stream.
-
-  The arguments are in the order of a scan over layers: the carry `x`, then what is the same
-  in all layers, then what each layer has of its own.
-  """
-
-  config: DecoderConfig
-
-  def setup(self):
-    c = self.config
-    self.attention = Attention(c)
-    if c.num_experts:
-      self.experts = Experts(c)
-    else:
-      self.mlp = GatedMLP(c)
-    if c.norm_placement != "post":
-      self.attention_norm, self.mlp_norm = RMSNorm(c), RMSNorm(c)
-    if c.norm_placement != "pre":
-      self.attention_post_norm, self.mlp_post_norm = RMSNorm(c), RMSNorm(c)
-
-  def __call__(
-    self,
-    x: Array,
-    inputs: LayerInputs,
-    kind: LayerKind,
-    memory: tuple[tuple[Array, Array], ...],
-  ) -> tuple[Array, tuple[Array, Array]]:
-    """Applies one layer.
-
-    Args:
-      x: `[N, G, L, E]`.
-      inputs: inputs that are the same in all layers.
-      kind: kind of the layer.
-      memory: keys and values of each part of the memory, in this layer.
-
-    Returns:
-      The new `x`, and the keys and values `[N, G, K, L, D]` of these tokens.
-    """
-    c = self.config
-    # Rows are taken layer by layer: all layers at once would copy the prompts.
-    memory = tuple(
-      Part(take_rows(keys, rows), take_rows(values, rows), positions)
-      for (keys, values), positions, rows in zip(
-        memory, inputs.memory_positions, inputs.memory_rows, strict=True
-      )
-    )
-    rope = inputs.rope[0 if len(inputs.rope) == 1 else kind.rope]
-    before = self.attention_norm(x) if c.norm_placement != "post" else x
-    out, *new = self.attention(
-      before, inputs.positions, rope, kind.sliding, memory, inputs.segments
-    )
-    out = self.attention_post_norm(out) if c.norm_placement != "pre" else out
-    x = x + out * c.residual_scale
-    before = self.mlp_norm(x) if c.norm_placement != "post" else x
-    if c.num_experts:
-      out = self.experts(before, inputs.positions < NEVER)
-    else:
-      out = self.mlp(before)
-    out = self.mlp_post_norm(out) if c.norm_placement != "pre" else out
-    return x + out * c.residual_scale, tuple(new)
-
-
-def _scanned(config: DecoderConfig) -> type[nn.Module]:
-  """Builds all blocks as one: compiled once, parameters stacked on a leading axis."""
-  block = nn.remat(Block, prevent_cse=False) if config.remat else Block
-  return nn.scan(
-    block,
-    variable_axes={"params": 0, ROUTING: 0, REPLAY: 0},
-    split_rngs={"params": True},
-    in_axes=(nn.broadcast, 0, 0),
-    out_axes=0,
-    length=config.num_layers,
-    metadata_params={nn.PARTITION_NAME: LAYERS},
-  )
 
 
 class Decoder(nn.Module):
@@ -143,9 +18,15 @@ class Decoder(nn.Module):
   `apply(params, tokens, positions, cache) -> (logits, cache)` reads any number of tokens
   of every completion at once: a prompt, a complete text in training, or one token of
   each in decoding.
+
+  Attributes:
+    config: configuration of the decoder.
+    unrolled: whether parameters and cache of each layer are arrays of their own; see
+      `parameters.unroll` and `cache.unroll`.
   """
 
   config: DecoderConfig
+  unrolled: bool = False
 
   def setup(self):
     c = self.config
@@ -153,7 +34,7 @@ class Decoder(nn.Module):
     normal = nn.initializers.normal(c.embed_dim**-0.5)
     init = nn.with_logical_partitioning(normal, ("vocab", "embed"))
     self.embedding = self.param("embedding", init, (c.vocab_size, c.embed_dim))
-    self.blocks = _scanned(c)(c)
+    self.blocks = Unrolled(c) if self.unrolled else scanned(c)(c)
     self.final_norm = RMSNorm(c)
     if not c.tie_embeddings:
       init = nn.with_logical_partitioning(fan_in, ("embed", "vocab"))
@@ -209,20 +90,30 @@ class Decoder(nn.Module):
     x = (x * scale).astype(c.dtype)
     if cache is None:
       cache = Cache(None, None, jnp.int32(0))
+    written = None
+    if self.unrolled and cache.suffix is not None:
+      # Slots are written before they are read, so that XLA needs no copy of them.
+      slots = write(cache.suffix.positions, positions, cache.index, axis=-1)
+      cache = cache.replace(suffix=cache.suffix.replace(positions=slots))
+      written = cache.index
     parts = [(cache.prefix, cache.prefix_rows), (cache.suffix, None)]
     parts = [(part, rows) for part, rows in parts if part is not None]
-    memory_positions = tuple(take_rows(part.positions, rows) for part, rows in parts)
     inputs = LayerInputs(
       positions=positions,
       rope=self._rope(positions),
-      memory_positions=memory_positions,
+      memory_positions=tuple(take_rows(part.positions, rows) for part, rows in parts),
       memory_rows=tuple(rows for _, rows in parts),
       segments=segments,
+      index=written,
     )
     memory = tuple((part.keys, part.values) for part, _ in parts)
     kinds = LayerKind(jnp.array(c.is_sliding), jnp.array(rope_kinds(c), jnp.int32))
     x, (keys, values) = self.blocks(x, inputs, kinds, memory)
-    return self.final_norm(x), append(cache, KeyValues(keys, values, positions))
+    if written is None:
+      return self.final_norm(x), append(cache, KeyValues(keys, values, positions))
+    suffix = KeyValues(keys, values, slots)
+    index = cache.index + positions.shape[-1]
+    return self.final_norm(x), cache.replace(suffix=suffix, index=index)
 
   def _rope(self, positions: Array) -> Array:
     """Computes cosines and sines `[kinds, 2, N, G, L, R / 2]` for all layers."""

@@ -66,3 +66,19 @@ def stacked_axes(path: tuple[str, ...]) -> int:
   """
   of_experts = "experts" in path and path[-1] != "router"
   return int("blocks" in path) + of_experts
+
+
+def unroll(params: PyTree) -> PyTree:
+  """Gives every layer parameters of its own, for a decoder that is `unrolled`.
+
+  Args:
+    params: parameters of a decoder, layers stacked.
+
+  Returns:
+    Parameters whose `blocks` have `layers_0` and so on.
+  """
+  tree = dict(params["params"])
+  stacked = tree["blocks"]
+  count = len(jax.tree.leaves(stacked)[0])
+  layers = {f"layers_{i}": jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(count)}
+  return {**params, "params": tree | {"blocks": layers}}

@@ -53,7 +53,11 @@ def read_tokens(
   (hidden, cache), variables = model.apply(
     params, *arguments, **named, method=method, mutable=[ROUTING]
   )
-  written = variables[ROUTING]["blocks"]["experts"]
+  written = variables[ROUTING]["blocks"]
+  if model.unrolled:
+    layers = [written[f"layers_{i}"] for i in range(model.config.num_layers)]
+    written = jax.tree.map(lambda *x: jnp.stack(x), *layers)
+  written = written["experts"]
   choices = jnp.moveaxis(written["experts"], 0, -2)
   if model.config.num_experts <= 256:
     choices = choices.astype(jnp.uint8)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pgax.models.cache import NEVER, Cache, with_slots
+from pgax.models.cache import NEVER, Cache, unroll, with_slots
 from pgax.models.decoder import Decoder
 from pgax.models.routing import Routing, read_tokens
 from pgax.sampling.logits import SampledToken, next_token
@@ -63,6 +63,7 @@ def start_decoding(
   shape: tuple[int, int],
   max_tokens: int,
   experts: jax.ShapeDtypeStruct | None = None,
+  unrolled: bool = False,
 ) -> DecodeState:
   """Puts the first completions of each lane's queue into its slots.
 
@@ -72,6 +73,7 @@ def start_decoding(
     shape: number of lanes, and number of slots per lane.
     max_tokens: maximum number of tokens in a completion.
     experts: shape `[layers, k]` and dtype of a token's experts; None to not record them.
+    unrolled: whether every layer has keys and values of its own.
 
   Returns:
     The state before the first token.
@@ -80,6 +82,7 @@ def start_decoding(
   job = jnp.broadcast_to(jnp.arange(width), shape)
   zeros, outputs = jnp.zeros(shape, jnp.int32), (*inputs.keys.shape, max_tokens)
   cache = with_slots(cache, lanes, width, max_tokens)
+  cache = unroll(cache) if unrolled else cache
   return DecodeState(
     step=jnp.int32(0),
     job=job,
