@@ -50,7 +50,7 @@ def main() -> int:
   else:
     _print_supervised(run, rows, samples)
   if run.model_path:
-    params = lora.apply(run.lora, result.state.base, result.state.params)
+    params = lora.merged(run.lora, result.state.base, result.state.params)
     source = Path(run.model_path)
     export_policy(run.model, params, tokenizer, source, workdir / "export")
     print(f"\nexport: {workdir / 'export'}")

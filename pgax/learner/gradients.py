@@ -63,7 +63,7 @@ def policy_objective(
     The loss, and the sums and log-probabilities `[N, G, T]` that it is made of.
   """
   policy = trained.policy if learner.learn_policy else params.policy
-  policy = lora.apply(learner.lora, base, policy)
+  policy = lora.attach(learner.lora, base, policy)
   experts = batch.experts if learner.config.router_replay else None
   logp, entropy, load = policy_outputs(
     learner.model, policy, batch, learner.temperature, learner.config.logit_chunk, experts

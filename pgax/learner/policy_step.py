@@ -141,7 +141,7 @@ def make_batch(
     return join(jax.lax.map(function, split(rollout, learner.config.microbatches)))
 
   def logp_under(trained: PyTree, replay: bool) -> Array:
-    params = lora.apply(learner.lora, state.base, trained)
+    params = lora.attach(learner.lora, state.base, trained)
     temperature, chunk = learner.temperature, learner.config.logit_chunk
 
     def logp(part: Rollout) -> Array:

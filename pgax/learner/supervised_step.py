@@ -90,7 +90,7 @@ def supervised_objective(
     The loss, which includes the load-balancing loss, and the latter without its
     coefficient.
   """
-  params = lora.apply(learner.lora, base, trained)
+  params = lora.attach(learner.lora, base, trained)
   logp, load = routed_row_logp(learner.model, params, rows, learner.config.logit_chunk)
   total, balance = -masked_sum(weights * logp, rows.learned), jnp.float32(0)
   if router_weights is not None:
@@ -105,7 +105,7 @@ def _router_weights(
   """Weights of the load-balancing loss, by a pass over the batch; None without it."""
   if not learner.config.router_aux_coef:
     return None
-  params = lora.apply(learner.lora, state.base, state.params)
+  params = lora.attach(learner.lora, state.base, state.params)
 
   def load(part: DemonstrationRows) -> RouterLoad:
     return routed_row_logp(learner.model, params, part, learner.config.logit_chunk)[1]

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from pgax.models.attend import Part, Places, Scores, attend, window_of
 from pgax.models.cache import write
 from pgax.models.config import DecoderConfig
-from pgax.models.layers import RMSNorm, zeros
+from pgax.models.layers import RMSNorm, adapted, zeros
 from pgax.models.rope import rotate
 from pgax.types import Array
 
@@ -48,8 +48,11 @@ class Attention(nn.Module):
 
   def _project(self, x: Array) -> tuple[Array, Array, Array]:
     """Projects to queries `[N, G, L, H, D]`, keys and values `[N, G, L, K, D]`."""
-    weights = (self.query, self.key, self.value)
-    heads = [jnp.einsum("ngle,ehd->nglhd", x, w.astype(x.dtype)) for w in weights]
+    weights = {"query": self.query, "key": self.key, "value": self.value}
+    heads = [
+      adapted(self, name, x, jnp.einsum("ngle,ehd->nglhd", x, weight.astype(x.dtype)))
+      for name, weight in weights.items()
+    ]
     if self.config.qkv_bias:
       biases = (self.query_bias, self.key_bias, self.value_bias)
       heads = [h + b.astype(x.dtype) for h, b in zip(heads, biases, strict=True)]
@@ -114,6 +117,7 @@ class Attention(nn.Module):
     )
     heads = heads.reshape(*x.shape[:3], c.num_heads, c.head_dim).astype(x.dtype)
     out = jnp.einsum("nglhd,hde->ngle", heads, self.out.astype(x.dtype))
+    out = adapted(self, "out", heads, out)
     if c.out_bias:
       out += self.out_bias.astype(x.dtype)
     return out, keys, values

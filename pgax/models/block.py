@@ -9,7 +9,7 @@ from pgax.models.attention import Attention
 from pgax.models.cache import NEVER, take_rows
 from pgax.models.config import DecoderConfig
 from pgax.models.experts import REPLAY, ROUTING, Experts
-from pgax.models.layers import GatedMLP, RMSNorm
+from pgax.models.layers import ADAPTERS, GatedMLP, RMSNorm
 from pgax.types import Array
 
 LAYERS = "layers"  # the logical axis that parameters of all layers are stacked on
@@ -134,7 +134,7 @@ def scanned(config: DecoderConfig) -> type[nn.Module]:
   block = nn.remat(Block, prevent_cse=False) if config.remat else Block
   return nn.scan(
     block,
-    variable_axes={"params": 0, ROUTING: 0, REPLAY: 0},
+    variable_axes={"params": 0, ADAPTERS: 0, ROUTING: 0, REPLAY: 0},
     split_rngs={"params": True},
     in_axes=(nn.broadcast, 0, 0),
     out_axes=0,

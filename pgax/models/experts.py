@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from pgax.models.config import DecoderConfig
 from pgax.models.grouped import grouped_product
-from pgax.models.layers import activate, fan_in
+from pgax.models.layers import ADAPTERS, activate, fan_in
 from pgax.types import Array
 
 # Collections of variables. The first is written if it is mutable in `apply`, and the second
@@ -93,10 +93,18 @@ class Experts(nn.Module):
     order = jnp.argsort(experts)
     sizes = jnp.bincount(experts, length=c.num_experts).astype(jnp.int32)
     rows = x[order // c.experts_per_token]
-    hidden = activate(c, grouped_product(rows, gate, sizes))
-    hidden *= grouped_product(rows, up, sizes)
-    out = grouped_product(hidden, down, sizes)[jnp.argsort(order)]
+    hidden = activate(c, self._product("gate", rows, gate, sizes))
+    hidden *= self._product("up", rows, up, sizes)
+    out = self._product("down", hidden, down, sizes)[jnp.argsort(order)]
     return jnp.sum(out.reshape(*chosen.shape, -1) * weights[..., None], axis=1)
+
+  def _product(self, name: str, rows: Array, matrices: Array, sizes: Array) -> Array:
+    """Multiplies each expert's rows by its matrix, and by its adapter if it has one."""
+    out = grouped_product(rows, matrices, sizes)
+    if not self.has_variable(ADAPTERS, name):
+      return out
+    a, b = (self.get_variable(ADAPTERS, name)[x].astype(rows.dtype) for x in "ab")
+    return out + grouped_product(grouped_product(rows, a, sizes), b, sizes)
 
 
 def _load(probs: Array, chosen: Array, real: Array) -> RouterLoad:

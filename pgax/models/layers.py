@@ -7,8 +7,30 @@ import jax.numpy as jnp
 from pgax.models.config import DecoderConfig
 from pgax.types import Array
 
+# Collection of adapters `a`, `b` of a module's matrices, which is read if it is there.
+ADAPTERS = "adapters"
+
 fan_in = nn.initializers.variance_scaling(1.0, "fan_in", "normal")
 zeros = nn.initializers.zeros
+
+
+def adapted(module: nn.Module, name: str, x: Array, out: Array) -> Array:
+  """Adds `x a b` to the product of `x` and a matrix, if the matrix has an adapter.
+
+  Args:
+    module: module that has the matrix.
+    name: name of the matrix.
+    x: input of the product, `[..., *inputs]`.
+    out: the product, `[..., *outputs]`.
+
+  Returns:
+    `[..., *outputs]`.
+  """
+  if not module.has_variable(ADAPTERS, name):
+    return out
+  a, b = (module.get_variable(ADAPTERS, name)[x].astype(out.dtype) for x in "ab")
+  narrow = jnp.tensordot(x, a, a.ndim - 1)
+  return out + jnp.tensordot(narrow, b, 1)
 
 
 class RMSNorm(nn.Module):
@@ -55,13 +77,16 @@ class GatedMLP(nn.Module):
     # before it multiplies them, which takes longer than the product.
     shape, x = x.shape, x.reshape(-1, x.shape[-1])
     gate = x @ self.param("gate", wide, (c.embed_dim, c.mlp_dim)).astype(x.dtype)
+    gate = adapted(self, "gate", x, gate)
     up = x @ self.param("up", wide, (c.embed_dim, c.mlp_dim)).astype(x.dtype)
+    up = adapted(self, "up", x, up)
     down = self.param("down", narrow, (c.mlp_dim, c.embed_dim)).astype(x.dtype)
     if c.mlp_bias:
       wide = nn.with_logical_partitioning(zeros, ("mlp",))
       gate += self.param("gate_bias", wide, (c.mlp_dim,)).astype(x.dtype)
       up += self.param("up_bias", wide, (c.mlp_dim,)).astype(x.dtype)
-    out = (activate(c, gate) * up) @ down
+    hidden = activate(c, gate) * up
+    out = adapted(self, "down", hidden, hidden @ down)
     if c.mlp_bias:
       narrow = nn.with_logical_partitioning(zeros, ("embed",))
       out += self.param("down_bias", narrow, (c.embed_dim,)).astype(x.dtype)

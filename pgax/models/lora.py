@@ -1,8 +1,10 @@
-"""LoRA as functions of parameter trees: low-rank adapters, unknown to the model.
+"""LoRA as functions of parameter trees: low-rank adapters beside frozen parameters.
 
-A forward pass uses `apply(config, base, adapters)`, whose gradient reaches the adapters
-only. So the base is one set of arrays for the policy, for its frozen reference and for any
-number of adapters. The merged matrices are in memory during the pass only.
+A training pass uses `attach(config, base, adapters)`, whose gradient reaches the adapters
+only. Layers add `x a b` to `x W`, so neither a merged matrix nor its gradient is ever in
+memory, and the base is one set of arrays for the policy, for its frozen reference and for
+any number of adapters. The sampler uses `merged` parameters, whose layers have no more
+products than without adapters.
 
 Source: LoRA, arXiv 2106.09685.
 """
@@ -18,6 +20,7 @@ import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import NamedSharding, PartitionSpec
 
+from pgax.models.layers import ADAPTERS
 from pgax.models.parameters import input_axes, matrices, stacked_axes
 from pgax.types import Array, PyTree
 
@@ -126,9 +129,16 @@ def merge(config: LoraConfig, params: PyTree, adapters: PyTree) -> PyTree:
     Parameters of a `Decoder`, which may be exported. Parameters without an adapter are the
     same arrays.
   """
+  return _merge(config, params, adapters, _targets(config, params))
+
+
+def _merge(
+  config: LoraConfig, params: PyTree, adapters: PyTree, paths: list[tuple[str, ...]]
+) -> PyTree:
+  """Merges the adapters of some matrices."""
   flat, changes = flatten_dict(params["params"]), flatten_dict(adapters["params"])
   merged = dict(flat)
-  for path in _targets(config, params):
+  for path in paths:
     a, b = changes[*path, "a"], changes[*path, "b"]
     merged[path] = _sum(flat[path], a, b, config.alpha / config.rank, _axes(path))
   return {"params": unflatten_dict(merged)}
@@ -144,8 +154,8 @@ def _sum(weight: Array, a: Array, b: Array, scale: float, axes: tuple[int, int])
   return (weight + scale * jnp.einsum(formula, a, b)).astype(weight.dtype)
 
 
-def apply(config: LoraConfig, base: PyTree, trained: PyTree) -> PyTree:
-  """Computes a decoder's parameters from the trained ones; the base gets no gradient.
+def merged(config: LoraConfig, base: PyTree, trained: PyTree) -> PyTree:
+  """Computes plain parameters of a decoder from the trained ones.
 
   Args:
     config: adapter settings.
@@ -155,9 +165,34 @@ def apply(config: LoraConfig, base: PyTree, trained: PyTree) -> PyTree:
   Returns:
     Parameters of a `Decoder`.
   """
+  return merge(config, base, trained) if config.rank else trained
+
+
+def attach(config: LoraConfig, base: PyTree, trained: PyTree) -> PyTree:
+  """Puts the trained adapters beside the base, which gets no gradient.
+
+  Adapters of the embedding, the unembedding and routers are merged.
+
+  Args:
+    config: adapter settings.
+    base: frozen parameters of a `Decoder`; ignored without adapters.
+    trained: the adapters, or all parameters of the decoder if there are no adapters.
+
+  Returns:
+    Variables of a `Decoder`: parameters, and adapters in the collection `ADAPTERS`.
+  """
   if not config.rank:
     return trained
-  return merge(config, jax.lax.stop_gradient(base), trained)
+  base = jax.lax.stop_gradient(base)
+  paths = _targets(config, base)
+  beside = [path for path in paths if "blocks" in path and path[-1] != "router"]
+  params = _merge(config, base, trained, [path for path in paths if path not in beside])
+  flat = flatten_dict(trained["params"])
+  adapters = {}
+  for path in beside:
+    adapters[*path, "a"] = flat[*path, "a"]
+    adapters[*path, "b"] = flat[*path, "b"] * (config.alpha / config.rank)
+  return {**params, ADAPTERS: unflatten_dict(adapters)}
 
 
 def shardings(config: LoraConfig, params: PyTree, param_shardings: PyTree) -> PyTree:

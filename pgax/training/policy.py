@@ -131,7 +131,7 @@ def load_params(
   adapters = _saved_adapters(workdir) if adapters is None else adapters
   with read_checkpoints(workdir) as checkpoints:
     fields = checkpoints.restore_fields(_fields(model, adapters, mesh))
-  return lora.apply(adapters, fields["base"], fields["params"])
+  return lora.merged(adapters, fields["base"], fields["params"])
 
 
 def check_params(model: Decoder, mesh: Mesh, workdir: Path) -> None:

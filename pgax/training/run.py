@@ -117,7 +117,7 @@ class Run:
 
   def policy(self, state: TrainState) -> PyTree:
     """Returns the policy's parameters, adapters merged."""
-    return lora.apply(self.config.lora, state.base, state.params)
+    return lora.merged(self.config.lora, state.base, state.params)
 
   def begin_reinforcement(self, state: TrainState) -> TrainState:
     """Returns the state that reinforcement begins with."""

@@ -68,7 +68,7 @@ def test_trained_and_exported(tmp_path, name, rank):
   assert any(row["grad_norm"] > 0 for row in rows)
 
   for _ in range(2):  # the second replaces the first
-    trained = lora.apply(run.lora, result.state.base, result.state.params)
+    trained = lora.merged(run.lora, result.state.base, result.state.params)
     export_policy(run.model, trained, tokenizer, tmp_path / "model", workdir / "export")
   theirs = transformers.AutoModelForCausalLM.from_pretrained(
     workdir / "export", attn_implementation="eager"

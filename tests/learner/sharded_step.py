@@ -47,7 +47,7 @@ def main(fsdp: int, model: int, rank: int) -> None:
   place = batch_sharding(mesh)
   tokens, mask = tiny.prompts(lengths=[2 + i % 4 for i in range(16)])
   prompts = PromptBatch((), tokens, mask)
-  policy = lora.apply(adapters, state.base, state.params)
+  policy = lora.merged(adapters, state.base, state.params)
   sampler = tiny.sampler(mesh, max_completion_tokens=6)
   drawn = sampler(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
   # One slot for each part of the batch: no multiple of all devices where the model is cut.
@@ -76,7 +76,7 @@ def main(fsdp: int, model: int, rank: int) -> None:
   assert step._cache_size() == 1  # the second step is the first one's program
   supervised = make_supervised_step(learner, microbatches=2, shardings=shardings)
   _, taught = supervised(init_state(learner, mesh, 0), jax.device_put(_rows(), place))
-  embedding = lora.apply(adapters, state.base, state.params)["params"]["embedding"]
+  embedding = lora.merged(adapters, state.base, state.params)["params"]["embedding"]
   result = {
     "devices": jax.device_count(),
     "shards": len({str(s.index) for s in embedding.addressable_shards}),

@@ -10,7 +10,7 @@ import pytest
 from pgax.distributed import make_mesh
 from pgax.distributed.partitioning import abstract_params, param_shardings
 from pgax.models import Decoder, completion_logits
-from pgax.models.lora import LoraConfig, apply, init, merge, shardings
+from pgax.models.lora import LoraConfig, attach, init, merge, merged, shardings
 from pgax.models.parameters import init_params
 from tests import tiny
 
@@ -22,7 +22,11 @@ ROLLOUT = tiny.rollout()
 def trained():
   """Adapters after training: nothing is zero."""
   fresh = init(CONFIG, tiny.params(), jax.random.key(0))
-  leaves, structure = jax.tree.flatten(fresh)
+  return noisy(fresh)
+
+
+def noisy(tree):
+  leaves, structure = jax.tree.flatten(tree)
   keys = jax.random.split(jax.random.key(1), len(leaves))
   noise = [0.1 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
   return jax.tree.unflatten(structure, noise)
@@ -41,44 +45,88 @@ def test_nothing_changes_at_the_start():
 
 
 def test_merged_is_the_sum_for_every_layer(trained):
-  merged = merge(CONFIG, tiny.params(), trained)["params"]["blocks"]["attention"]
+  whole = merge(CONFIG, tiny.params(), trained)["params"]["blocks"]["attention"]
   base, change = (x["params"]["blocks"]["attention"] for x in (tiny.params(), trained))
   x = np.random.default_rng(0).normal(size=(5, 32)).astype(np.float32)
   for layer in range(2):
     a, b = (np.asarray(change["query"][name][layer]) for name in "ab")
     expected = np.einsum("ne,ehd->nhd", x, base["query"][layer])
     expected += 3.0 * np.einsum("nr,rhd->nhd", x @ a, b)
-    actual = np.einsum("ne,ehd->nhd", x, merged["query"][layer])
+    actual = np.einsum("ne,ehd->nhd", x, whole["query"][layer])
     np.testing.assert_allclose(actual, expected, atol=1e-5)
-    difference = np.asarray(merged["out"][layer] - base["out"][layer]).reshape(32, 32)
+    difference = np.asarray(whole["out"][layer] - base["out"][layer]).reshape(32, 32)
     assert np.linalg.matrix_rank(difference, tol=1e-4) == 2
 
 
-def test_gradients_reach_the_adapters_only(trained):
+def loss_of(model):
   r = ROLLOUT
 
-  @jax.jit
-  @jax.value_and_grad
-  def loss(both):
-    params = apply(CONFIG, *both)
+  def loss(params):
     logits = completion_logits(
-      tiny.MODEL, params, r.prompt_tokens, r.prompt_mask, r.tokens, r.token_mask
+      model, params, r.prompt_tokens, r.prompt_mask, r.tokens, r.token_mask
     )
     return jnp.mean(jnp.where(r.token_mask[..., None], logits, 0) ** 2)
 
-  value, (base, adapters) = loss((tiny.params(), trained))
-  assert not any(bool(jnp.any(x)) for x in jax.tree.leaves(base))
-  assert all(bool(jnp.any(x)) for x in jax.tree.leaves(adapters))
-  # Parameters merged for export give the loss of training.
-  merged = merge(CONFIG, tiny.params(), trained)
-  zero = init(CONFIG, tiny.params(), jax.random.key(0))
-  np.testing.assert_allclose(loss((merged, zero))[0], value, rtol=1e-5)
+  return loss
+
+
+EXPERTS = dataclasses.replace(tiny.CONFIG, num_experts=4, experts_per_token=2)
+
+
+@pytest.mark.parametrize(
+  ("config", "targets"),
+  [
+    (tiny.CONFIG, CONFIG.targets),
+    (dataclasses.replace(tiny.CONFIG, tie_embeddings=False), ("*embedding", "*out")),
+    (EXPERTS, ("blocks.experts.*",)),
+  ],
+  ids=["dense", "embeddings", "experts"],
+)
+def test_beside_the_base_or_merged_is_the_same(config, targets):
+  """The gradient reaches adapters only, and is that through merged matrices."""
+  model, settings = Decoder(config), dataclasses.replace(CONFIG, targets=targets)
+  base = init_params(model, jax.random.key(0))
+  adapters = noisy(init(settings, base, jax.random.key(0)))
+  loss = loss_of(model)
+
+  @jax.jit
+  def both(base, adapters):
+    beside = jax.value_and_grad(
+      lambda base, x: loss(attach(settings, base, x)), argnums=(0, 1)
+    )
+    return beside(base, adapters), jax.value_and_grad(
+      lambda x: loss(merge(settings, base, x))
+    )(adapters)
+
+  (value, (of_base, gradient)), (expected_value, expected) = both(base, adapters)
+  assert not any(bool(jnp.any(x)) for x in jax.tree.leaves(of_base))
+  np.testing.assert_allclose(value, expected_value, rtol=1e-5)
+  for x, y in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected), strict=True):
+    assert jnp.any(y)
+    np.testing.assert_allclose(x, y, atol=2e-5 * float(jnp.abs(y).max()))
+
+
+def test_no_matrix_is_merged_or_differentiated(trained):
+  """Temporaries of a gradient are not those of full matrices, as merging needs."""
+  wide = dataclasses.replace(tiny.CONFIG, mlp_dim=4096)
+  model, settings = Decoder(wide), dataclasses.replace(CONFIG, targets=("blocks.mlp.*",))
+  base = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
+  adapters = jax.eval_shape(lambda: init(settings, base, jax.random.key(0)))
+  loss = loss_of(model)
+
+  def temporaries(parameters):
+    gradient = jax.grad(lambda x, base: loss(parameters(settings, base, x)))
+    compiled = jax.jit(gradient).lower(adapters, base).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
+
+  matrices = 4 * sum(x.size for x in jax.tree.leaves(base["params"]["blocks"]["mlp"]))
+  assert temporaries(merged) - temporaries(attach) > matrices
 
 
 def test_the_base_is_shared(trained):
   before = jax.tree.map(np.array, tiny.params())
-  merged = merge(CONFIG, tiny.params(), trained)
-  assert merged["params"]["embedding"] is tiny.params()["params"]["embedding"]
+  whole = merge(CONFIG, tiny.params(), trained)
+  assert whole["params"]["embedding"] is tiny.params()["params"]["embedding"]
   assert same(before, tiny.params())
 
 
