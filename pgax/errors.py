@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import numbers
+from collections.abc import Sequence
 
 
 class UserError(ValueError):
@@ -48,3 +49,20 @@ def check_at_most(config: object, maximum: float, *names: str) -> None:
   for name in names:
     if vars(config)[name] > maximum:
       raise ValueError(f"{name} is {vars(config)[name]}; it must be at most {maximum}")
+
+
+def check_one_of(config: object, allowed: Sequence[str], *names: str) -> None:
+  """Checks that settings are among the allowed names.
+
+  Args:
+    config: dataclass of the settings.
+    allowed: names that are allowed.
+    *names: names of the settings.
+
+  Raises:
+    ValueError: for the first setting that is not.
+  """
+  for name in names:
+    value = vars(config)[name]
+    if value not in allowed:
+      raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")

@@ -3,26 +3,35 @@
 import dataclasses
 
 from pgax.algorithms import Algorithm
-from pgax.errors import check_at_least, check_at_most
+from pgax.errors import check_at_least, check_at_most, check_one_of
 from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
 
+_DTYPES = ("float32", "bfloat16")
+OPTIMIZERS = ("adamw", "muon", "adafactor")
 _MAX_RATE = 10.0  # Adam moves every parameter by about its learning rate
 
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-  """AdamW with linear warmup and clipping of the global gradient norm.
+  """An optimizer with linear warmup and clipping of the global gradient norm.
 
   Attributes:
+    name: `adamw` (arXiv 1711.05101); `muon`, which orthogonalizes the momentum of matrices
+      and scales it to the size of AdamW's steps, and takes AdamW for everything else (arXiv
+      2502.16982); or `adafactor`, whose second moment is a row and a column (arXiv
+      1804.04235).
     learning_rate: learning rate after warmup.
     warmup_steps: number of optimizer steps over which the rate rises linearly from 0.
     decay_steps: number of optimizer steps after which a cosine reaches 0; 0 keeps the rate
       constant.
     clip_norm: largest global norm of a gradient.
-    b1: decay rate of the first moment.
-    b2: decay rate of the second moment.
+    b1: decay rate of the first moment. Muon's momentum decays by 0.95.
+    b2: decay rate of the second moment. That of Adafactor rises to 1 with the steps.
     weight_decay: decoupled weight decay, applied to matrices only.
+    moment_dtype: dtype that moments of matrices are held in; steps are computed in float32.
+      bfloat16 halves them, and a second moment that decays more slowly than 0.99 then
+      stands still.
   """
 
   learning_rate: float = 1e-4
@@ -32,8 +41,12 @@ class OptimizerConfig:
   b1: float = 0.9
   b2: float = 0.95
   weight_decay: float = 0.0
+  name: str = "adamw"
+  moment_dtype: str = "float32"
 
   def __post_init__(self):
+    check_one_of(self, OPTIMIZERS, "name")
+    check_one_of(self, _DTYPES, "moment_dtype")
     check_at_least(self, 0, "learning_rate", "warmup_steps", "decay_steps", "weight_decay")
     check_at_most(self, _MAX_RATE, "learning_rate", "weight_decay")
     if self.decay_steps and self.decay_steps <= self.warmup_steps:
@@ -135,7 +148,7 @@ class SupervisedConfig:
 class LearnerConfig:
   """How updates are computed.
 
-  Without a mixture of experts none of these settings changes the gradient.
+  Without a mixture of experts, and in float32, no setting changes the gradient.
 
   Attributes:
     microbatches: number of microbatches that an optimizer step is split into, to save
@@ -148,6 +161,12 @@ class LearnerConfig:
       supervised stage too; 0 for none.
     router_replay: whether the update computes tokens by the experts that computed them in
       the rollout, so that sampler and trainer can't differ in them (arXiv 2510.11370).
+    param_dtype: dtype of trained matrices. bfloat16 halves them, and loses updates below
+      1/256 of a parameter.
+    reference_dtype: dtype of the matrices that are not trained, those of the reference
+      policy and those under adapters: `float32`, `bfloat16`, or `auto`, the dtype that the
+      model computes in, which changes no number.
+    grad_dtype: dtype that gradients are summed in over microbatches.
   """
 
   microbatches: int = 1
@@ -155,10 +174,15 @@ class LearnerConfig:
   keep_reference: bool = False
   router_aux_coef: float = 0.0
   router_replay: bool = False
+  param_dtype: str = "float32"
+  reference_dtype: str = "auto"
+  grad_dtype: str = "float32"
 
   def __post_init__(self):
     check_at_least(self, 1, "microbatches", "logit_chunk")
     check_at_least(self, 0, "router_aux_coef")
+    check_one_of(self, _DTYPES, "param_dtype", "grad_dtype")
+    check_one_of(self, ("auto", *_DTYPES), "reference_dtype")
 
   @property
   def needs_experts(self) -> bool:

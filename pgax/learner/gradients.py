@@ -105,18 +105,21 @@ def accumulate_gradients(
   # Parameters that are not trained are not differentiated: no backward pass reaches them.
   trained = params if learner.learn_policy else params._replace(policy=())
   gradient_of = jax.value_and_grad(policy_objective, has_aux=True)
+  dtype = learner.config.grad_dtype
 
   def add(total: tuple[Trained, StepSums], microbatch: Batch) -> tuple[tuple, Array]:
     (_, (sums, logp)), gradient = gradient_of(
       trained, learner, params, base, microbatch, kl_coef, router_weights
     )
+    gradient = jax.tree.map(lambda x: x.astype(dtype), gradient)
     return jax.tree.map(jnp.add, total, (gradient, sums)), logp
 
   zero = jnp.float32(0)
   no_sums = StepSums(zero, LossSums(*[zero] * len(LossSums._fields)), zero, zero)
-  zeros = (jax.tree.map(jnp.zeros_like, trained), no_sums)
+  zeros = (jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), trained), no_sums)
   microbatches = split(batch, learner.config.microbatches)
   (gradient, sums), logp = jax.lax.scan(add, zeros, microbatches)
+  gradient = jax.tree.map(lambda x: x.astype(jnp.float32), gradient)
   return gradient, sums, join(logp)
 
 

@@ -54,6 +54,12 @@ class Learner:
     """Whether the state holds a reference policy."""
     return self.algorithm.needs_reference or self.config.keep_reference
 
+  @property
+  def reference_dtype(self) -> str:
+    """The dtype of the matrices that are not trained."""
+    dtype = self.config.reference_dtype
+    return self.model.config.compute_dtype if dtype == "auto" else dtype
+
 
 def make_learner(config: StepConfig) -> Learner:
   """Builds the learner of the reinforcement stage.

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from pgax.distributed.partitioning import abstract_params, placed, replicated, shardings_of
+from pgax.distributed.partitioning import abstract_params, placed, replicated
 from pgax.learner.finite import all_finite, take_if
 from pgax.learner.optimizer import optimizer_shardings
 from pgax.models import ScalarDecoder, sequence_scores
@@ -48,7 +48,7 @@ def abstract_reward_model_state(
   """
   params = abstract_params(model, mesh)
   opt_state = jax.eval_shape(optimizer.init, params)
-  shardings = optimizer_shardings(optimizer, opt_state, shardings_of(params), mesh)
+  shardings = optimizer_shardings(opt_state, params, mesh)
   step = jax.ShapeDtypeStruct((), jnp.int32, sharding=replicated(mesh))
   return RewardModelState(step, params, placed(opt_state, shardings))
 

@@ -19,7 +19,7 @@ from pgax.learner.optimizer import optimizer_shardings
 from pgax.models import lora
 from pgax.models.decoder import Decoder
 from pgax.models.heads import with_decoder
-from pgax.models.parameters import init_params
+from pgax.models.parameters import cast_matrices, init_params
 from pgax.types import Array, PyTree
 
 # Values of `TrainState.stage`.
@@ -102,7 +102,14 @@ def _init(key: Array, learner: Learner) -> TrainState:
   algorithm, critic = learner.algorithm, learner.critic
   params_key, run_key, critic_key = jax.random.split(key, 3)
   base, params = _init_policy(learner.model, learner.lora, params_key)
-  critic_params = init_params(critic, critic_key) if critic else ()
+  dtype = learner.config.param_dtype
+  if learner.lora.rank:
+    base = cast_matrices(base, learner.reference_dtype)
+  else:
+    params = cast_matrices(params, dtype)
+  critic_params = ()
+  if critic:
+    critic_params = cast_matrices(init_params(critic, critic_key), dtype)
   return TrainState(
     stage=jnp.int32(SUPERVISED),
     step=jnp.int32(0),
@@ -132,7 +139,11 @@ def _init_policy(
 
 def _reference(learner: Learner, params: PyTree) -> PyTree:
   """Copies the policy: steps donate their state, so no buffer may be in it twice."""
-  return jax.tree.map(jnp.copy, params) if learner.has_reference else ()
+  if not learner.has_reference:
+    return ()
+  if learner.lora.rank:  # what adapters add is small, and so are they
+    return jax.tree.map(jnp.copy, params)
+  return cast_matrices(jax.tree.map(jnp.copy, params), learner.reference_dtype)
 
 
 def abstract_policy(
@@ -171,18 +182,19 @@ def abstract_state(learner: Learner, mesh: Mesh) -> TrainState:
     A `TrainState` of `jax.ShapeDtypeStruct`s; moments are sharded as their parameters.
   """
   abstract = jax.eval_shape(functools.partial(_init, learner=learner), jax.random.key(0))
-  base, params = shardings_of(abstract_policy(learner.model, learner.lora, mesh))
+  policy = abstract_policy(learner.model, learner.lora, mesh)
+  base, params = shardings_of(policy)
   critic, critic_opt = (), ()
   if learner.critic:
     critic = param_shardings(learner.critic, mesh)
     critic_opt = optimizer_shardings(
-      learner.critic_optimizer, abstract.critic_opt_state, critic, mesh
+      abstract.critic_opt_state, placed(abstract.critic_params, critic), mesh
     )
   shardings = jax.tree.map(lambda _: replicated(mesh), abstract).replace(
     base=base,
     params=params,
     ref_params=params if learner.has_reference else (),
-    opt_state=optimizer_shardings(learner.optimizer, abstract.opt_state, params, mesh),
+    opt_state=optimizer_shardings(abstract.opt_state, policy[1], mesh),
     critic_params=critic,
     critic_opt_state=critic_opt,
   )
@@ -200,9 +212,13 @@ def with_policy(state: TrainState, learner: Learner, params: PyTree) -> TrainSta
   Returns:
     The state; `begin_reinforcement` sets its reference.
   """
-  if learner.lora.rank:  # fresh adapters change nothing
-    return state.replace(base=params)
-  return state.replace(params=params)
+  field = "base" if learner.lora.rank else "params"  # fresh adapters change nothing
+  return state.replace(**{field: _as_dtypes_of(getattr(state, field), params)})
+
+
+def _as_dtypes_of(like: PyTree, params: PyTree) -> PyTree:
+  """Casts parameters to the dtypes of others of the same structure."""
+  return jax.tree.map(lambda old, new: new.astype(old.dtype), like, params)
 
 
 def begin_reinforcement(
@@ -227,7 +243,8 @@ def begin_reinforcement(
   def begin(state: TrainState, critic_from: PyTree | None) -> TrainState:
     critic_params = state.critic_params
     if learner.critic and critic_from is not None:
-      critic_params = with_decoder(critic_params, jax.tree.map(jnp.copy, critic_from))
+      copies = with_decoder(critic_params, jax.tree.map(jnp.copy, critic_from))
+      critic_params = _as_dtypes_of(critic_params, copies)
     return state.replace(
       stage=jnp.int32(REINFORCEMENT),
       step=jnp.int32(0),

@@ -2,13 +2,15 @@
 
 import dataclasses
 
+import jax
+
 from pgax.models.rope import RopeScaling
 
 ACTIVATIONS = ("silu", "gelu_tanh")
 QK_NORMS = ("none", "head", "projection")
 NORM_PLACEMENTS = ("pre", "post", "sandwich")
 ATTENTION = ("auto", "einsum", "blockwise")
-DTYPES = ("float32", "bfloat16")
+DTYPES = ("auto", "float32", "bfloat16")
 _MAX_SIZE = 2**31  # tokens and other indices are int32
 
 
@@ -56,8 +58,9 @@ class DecoderConfig:
     num_experts: number of experts that replace the feed-forward layer; 0 for none.
     experts_per_token: number of experts that compute each token.
     normalize_router: whether the router's weights of a token's experts sum to 1.
-    dtype: dtype of activations and cache, `float32` or `bfloat16`. Parameters, norms,
-      softmax and logits are always float32.
+    dtype: dtype of products, activations and cache: `float32`, `bfloat16`, or `auto`, which
+      is float32 on CPUs and bfloat16 elsewhere. Norms, softmax and logits are always
+      float32.
     attention: how attention is computed: `einsum` holds all scores at once, `blockwise`
       those of a block, so that its memory is linear in the length; `auto` chooses by the
       number of queries.
@@ -98,7 +101,7 @@ class DecoderConfig:
   num_experts: int = 0
   experts_per_token: int = 0
   normalize_router: bool = True
-  dtype: str = "float32"
+  dtype: str = "auto"
   attention: str = "auto"
   remat: bool = False
 
@@ -213,6 +216,13 @@ class DecoderConfig:
       )
     if self.num_experts and self.mlp_bias:
       raise ValueError("model.mlp_bias is True; it must be False with experts")
+
+  @property
+  def compute_dtype(self) -> str:
+    """The dtype of products and activations on the devices there are."""
+    if self.dtype != "auto":
+      return self.dtype
+    return "float32" if jax.default_backend() == "cpu" else "bfloat16"
 
   @property
   def is_sliding(self) -> tuple[bool, ...]:

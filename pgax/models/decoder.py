@@ -85,9 +85,9 @@ class Decoder(nn.Module):
       raise ValueError(
         "segments can't be combined with a cache: its tokens have no segment"
       )
-    x = self.embedding[tokens]
-    scale = c.embedding_scale * (c.embed_dim**0.5 if c.scale_embeddings else 1.0)
-    x = (x * scale).astype(c.dtype)
+    # Cast first, so that parameters that are held in this dtype give the same.
+    x = self.embedding[tokens].astype(c.compute_dtype)
+    x = x * (c.embedding_scale * (c.embed_dim**0.5 if c.scale_embeddings else 1.0))
     if cache is None:
       cache = Cache(None, None, jnp.int32(0))
     written = None

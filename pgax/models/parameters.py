@@ -41,6 +41,24 @@ def matrices(params: PyTree) -> PyTree:
   return jax.tree_util.tree_map_with_path(is_matrix, params)
 
 
+def cast_matrices(params: PyTree, dtype: str) -> PyTree:
+  """Casts matrices, and leaves what computes in float32: scales, biases, scalar heads.
+
+  Layers cast a matrix to their compute dtype before they multiply, so that matrices which
+  are held in that dtype give the same numbers.
+
+  Args:
+    params: parameters of a decoder, with or without a scalar head.
+    dtype: dtype of the matrices.
+
+  Returns:
+    The parameters.
+  """
+  return jax.tree.map(
+    lambda x, is_matrix: x.astype(dtype) if is_matrix else x, params, matrices(params)
+  )
+
+
 def input_axes(name: str) -> int:
   """Returns the number of input axes of a matrix.
 
@@ -66,6 +84,25 @@ def stacked_axes(path: tuple[str, ...]) -> int:
   """
   of_experts = "experts" in path and path[-1] != "router"
   return int("blocks" in path) + of_experts
+
+
+def matrix_axes(
+  path: tuple[str, ...], rank: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+  """Returns the input axes and the output axes of a matrix of a block, or of an adapter.
+
+  Args:
+    path: path of the parameter below `params`.
+    rank: number of its axes, stacked ones included.
+
+  Returns:
+    Two tuples of axes.
+  """
+  is_adapter = path[-1] in ("a", "b")
+  matrix = path[:-1] if is_adapter else path
+  start = stacked_axes(matrix)
+  inputs = {"a": rank - 1 - start, "b": 1}.get(path[-1], input_axes(path[-1]))
+  return tuple(range(start, start + inputs)), tuple(range(start + inputs, rank))
 
 
 def unroll(params: PyTree) -> PyTree:

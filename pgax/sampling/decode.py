@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from pgax.models.config import DecoderConfig
 from pgax.models.decoder import Decoder
-from pgax.models.parameters import unroll
+from pgax.models.parameters import cast_matrices, unroll
 from pgax.models.scoring import read_routed_prompts
 from pgax.sampling.loop import DecodeInputs, decode_step, has_unfinished, start_decoding
 from pgax.sampling.options import Options, canonical
@@ -172,6 +172,8 @@ def _decode(
 ) -> tuple[Rollout, Array]:
   """Samples as `sample_counted`, with `shape` lanes and slots per lane."""
   n, lanes = len(prompt_tokens), shape[0]
+  # One copy for all tokens, where every token would read and cast what is trained.
+  params = cast_matrices(params, model.config.compute_dtype)
   hidden, cache, routing = read_routed_prompts(model, params, prompt_tokens, prompt_mask)
   read = routing.experts[:, 0] if record_experts else None  # [N, P, layers, k]
   prompt_lengths = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)

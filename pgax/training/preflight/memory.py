@@ -156,7 +156,7 @@ def _completion_bytes(config: RunConfig) -> int:
 
 
 def _itemsize(model: DecoderConfig) -> int:
-  return jnp.dtype(model.dtype).itemsize
+  return jnp.dtype(model.compute_dtype).itemsize
 
 
 def _gib(count: int) -> str:
