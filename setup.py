@@ -11,6 +11,7 @@ TEST = [
   "hypothesis>=6.100",
   "ipython>=8.20",
   "nbformat>=5.10",
+  "polgrad==0.2.1",  # pinned: its references are in docs/conformance.md
   "ruff>=0.6",
   "torch==2.13.0",  # for the models of transformers that ours are compared with
 ]

@@ -12,15 +12,38 @@ from typing import Literal
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
-from transformers import PreTrainedTokenizerBase
 
-from pgax.data.prompts import pad
+from pgax.interop.cs336_shared import (
+  compute_entropy,
+  get_response_log_probs,
+  masked_normalize,
+  question_only_reward_fn,
+  r1_zero_reward_fn,
+  score_rollouts,
+  split_groups,
+  tokenize_prompt_and_output,
+)
 from pgax.ops import advantages as group_advantages
-from pgax.ops import aggregation, logprobs, masking, surrogates
+from pgax.ops import aggregation, masking, surrogates
 from pgax.types import Array
 
-LossType = Literal["no_baseline", "reinforce_with_baseline", "grpo_clip"]
+__all__ = [
+  "compute_entropy",
+  "compute_group_normalized_rewards",
+  "compute_grpo_clip_loss",
+  "compute_naive_policy_gradient_loss",
+  "compute_policy_gradient_loss",
+  "get_response_log_probs",
+  "grpo_microbatch_train_step",
+  "masked_mean",
+  "masked_normalize",
+  "question_only_reward_fn",
+  "r1_zero_reward_fn",
+  "sft_microbatch_train_step",
+  "tokenize_prompt_and_output",
+]
+
+LossType = Literal["no_baseline", "reinforce_with_baseline", "grpo_clip", "grpo_no_clip"]
 
 
 def compute_group_normalized_rewards(
@@ -52,29 +75,12 @@ def compute_group_normalized_rewards(
     ValueError: if the numbers of responses and ground truths differ, or the group size does
       not divide them.
   """
-  batch = len(rollout_responses)
-  if len(repeated_ground_truths) != batch:
-    raise ValueError(
-      f"there are {batch} responses and {len(repeated_ground_truths)} ground truths; the "
-      "numbers must be equal"
-    )
-  if group_size < 1 or not batch or batch % group_size:
-    raise ValueError(
-      f"group_size is {group_size}; it must divide the number of responses, which is "
-      f"{batch}"
-    )
-  pairs = zip(rollout_responses, repeated_ground_truths, strict=True)
-  scores = [reward_fn(response, truth) for response, truth in pairs]
-  raw = jnp.asarray([score["reward"] for score in scores], jnp.float32)
-  grouped = raw.reshape(-1, group_size)
+  raw, metadata = score_rollouts(reward_fn, rollout_responses, repeated_ground_truths)
+  grouped = split_groups(raw, group_size)
   if normalize_by_std:
     normalized = group_advantages.grpo(grouped, ddof=1, eps=advantage_eps)
   else:
     normalized = group_advantages.dr_grpo(grouped)
-  statistics = {"mean": raw.mean(), "std": raw.std(), "min": raw.min(), "max": raw.max()}
-  metadata = {f"reward_{name}": float(value) for name, value in statistics.items()}
-  for name in scores[0].keys() - {"reward"}:
-    metadata[name] = float(np.mean([score[name] for score in scores]))
   return normalized.reshape(-1), raw, metadata
 
 
@@ -109,7 +115,8 @@ def compute_grpo_clip_loss(
     advantages: `[batch, 1]`.
     policy_log_probs: `[batch, length]`, in nats.
     old_log_probs: `[batch, length]`, in nats.
-    cliprange: largest distance of the ratio from 1, in both directions.
+    cliprange: largest distance of the ratio from 1, in both directions. Above 1, there is
+      no lower bound, since a ratio is never negative.
 
   Returns:
     `[batch, length]` float32, and metadata: `clipped` `[batch, length]`, true on tokens at
@@ -117,7 +124,7 @@ def compute_grpo_clip_loss(
   """
   tokens = _per_token(advantages, policy_log_probs)
   loss, clipped = surrogates.clipped(
-    policy_log_probs, old_log_probs, tokens, cliprange, cliprange
+    policy_log_probs, old_log_probs, tokens, min(cliprange, 1.0), cliprange
   )
   return loss, {"clipped": clipped}
 
@@ -130,12 +137,13 @@ def compute_policy_gradient_loss(
   old_log_probs: Array | None = None,
   cliprange: float | None = None,
 ) -> tuple[Array, dict[str, Array]]:
-  """Computes one of the three losses of every token.
+  """Computes one of the losses of every token.
 
   Args:
     policy_log_probs: `[batch, length]`, in nats.
     loss_type: `no_baseline` requires `raw_rewards`; `reinforce_with_baseline` requires
-      `advantages`; `grpo_clip` requires `advantages`, `old_log_probs` and `cliprange`.
+      `advantages`; `grpo_clip` requires `advantages`, `old_log_probs` and `cliprange`;
+      `grpo_no_clip` requires `advantages` and `old_log_probs`.
     raw_rewards: `[batch, 1]`.
     advantages: `[batch, 1]`.
     old_log_probs: `[batch, length]`, in nats.
@@ -163,14 +171,20 @@ def compute_policy_gradient_loss(
     case "grpo_clip":
       require(advantages=advantages, old_log_probs=old_log_probs, cliprange=cliprange)
       return compute_grpo_clip_loss(advantages, policy_log_probs, old_log_probs, cliprange)
+    case "grpo_no_clip":
+      require(advantages=advantages, old_log_probs=old_log_probs)
+      tokens = _per_token(advantages, policy_log_probs)
+      return surrogates.unclipped(policy_log_probs, old_log_probs, tokens).loss, {}
   raise ValueError(
-    f"loss_type is {loss_type!r}; allowed are 'no_baseline', 'reinforce_with_baseline' and "
-    "'grpo_clip'"
+    f"loss_type is {loss_type!r}; allowed are 'no_baseline', 'reinforce_with_baseline', "
+    "'grpo_clip' and 'grpo_no_clip'"
   )
 
 
 def masked_mean(tensor: Array, mask: Array, dim: int | None = None) -> Array:
-  """Averages over entries whose mask is 1; see `masking.masked_mean`.
+  """Averages over entries whose mask is 1.
+
+  Unlike `masking.masked_mean`, the mean of no entries is nan, as in the assignment.
 
   Args:
     tensor: `[...]`.
@@ -178,38 +192,10 @@ def masked_mean(tensor: Array, mask: Array, dim: int | None = None) -> Array:
     dim: axis to reduce; None reduces all axes.
 
   Returns:
-    The mean; 0 if the mask is empty.
+    The mean; nan if the mask is empty.
   """
-  return masking.masked_mean(tensor, mask, dim)
-
-
-def masked_normalize(
-  tensor: Array, mask: Array, normalize_constant: float, dim: int | None = None
-) -> Array:
-  """Sums over entries whose mask is 1, and divides; see `masking.masked_sum`.
-
-  Args:
-    tensor: `[...]`.
-    mask: `[...]`, of the same shape.
-    normalize_constant: divisor of the sum.
-    dim: axis to reduce; None reduces all axes.
-
-  Returns:
-    The normalized sum.
-  """
-  return masking.masked_sum(tensor, mask, dim) / normalize_constant
-
-
-def compute_entropy(logits: Array) -> Array:
-  """Computes the entropy of next-token distributions; see `logprobs.entropy`.
-
-  Args:
-    logits: `[batch, length, vocabulary]`.
-
-  Returns:
-    `[batch, length]` float32, in nats.
-  """
-  return logprobs.entropy(logprobs.log_softmax(logits))
+  count = jnp.sum(jnp.asarray(mask, jnp.float32), axis=dim)
+  return masking.masked_sum(tensor, mask, dim) / count
 
 
 def grpo_microbatch_train_step(
@@ -221,12 +207,15 @@ def grpo_microbatch_train_step(
   advantages: Array | None = None,
   old_log_probs: Array | None = None,
   cliprange: float | None = None,
+  constant_normalize_factor: float | None = None,
 ) -> tuple[Array, dict[str, Array], Array]:
   """Computes the loss of a microbatch, and its gradient.
 
-  The loss is the mean over the tokens of each response, then over responses (see
-  `aggregation.sequence_mean`), divided by the number of microbatches. So the gradients of
-  equally large microbatches add up to that of the batch, unless a response is empty.
+  The loss is the mean over the tokens of each response (see `aggregation.sequence_mean`),
+  or their sum divided by a constant (see `aggregation.fixed_length`). Then it is averaged
+  over responses and divided by the number of microbatches. So the gradients of equally
+  large microbatches add up to that of the batch, unless a response is empty: that has no
+  mean, which is nan in the assignment, and is left out here.
 
   Args:
     policy_log_probs: `[batch, length]`, in nats.
@@ -238,16 +227,23 @@ def grpo_microbatch_train_step(
     advantages: `[batch, 1]`.
     old_log_probs: `[batch, length]`, in nats.
     cliprange: largest distance of the ratio from 1, in both directions.
+    constant_normalize_factor: divisor of the sum over the tokens of a response, as in
+      Dr. GRPO; None for their number.
 
   Returns:
     The scalar loss, metadata of the loss, and the gradient with respect to
     `policy_log_probs`, `[batch, length]`.
 
   Raises:
-    ValueError: if there are no accumulation steps, or the loss lacks an argument.
+    ValueError: if there are no accumulation steps, the factor is not positive, or the loss
+      lacks an argument.
   """
   _check_steps(gradient_accumulation_steps)
-  weights = aggregation.sequence_mean(response_mask) / gradient_accumulation_steps
+  if constant_normalize_factor is None:
+    weights = aggregation.sequence_mean(response_mask)
+  else:
+    weights = _per_response(response_mask, constant_normalize_factor)
+  weights = weights / gradient_accumulation_steps
 
   def loss(log_probs: Array) -> tuple[Array, dict[str, Array]]:
     log_probs = masking.select(log_probs, response_mask)
@@ -286,10 +282,7 @@ def sft_microbatch_train_step(
     ValueError: if there are no accumulation steps, or the constant is not positive.
   """
   _check_steps(gradient_accumulation_steps)
-  # An empty response counts too: the mean is over rows, as in the assignment.
-  rows = len(response_mask)
-  weights = aggregation.fixed_length(response_mask, normalize_constant, rows)
-  weights = weights / gradient_accumulation_steps
+  weights = _per_response(response_mask, normalize_constant) / gradient_accumulation_steps
 
   def loss(log_probs: Array) -> Array:
     return -masking.masked_sum(weights * log_probs, response_mask)
@@ -299,42 +292,9 @@ def sft_microbatch_train_step(
   return value, {"tokens": jnp.sum(jnp.asarray(response_mask, jnp.int32))}, gradient
 
 
-def tokenize_prompt_and_output(
-  prompt_strs: Sequence[str],
-  output_strs: Sequence[str],
-  tokenizer: PreTrainedTokenizerBase,
-) -> dict[str, np.ndarray]:
-  """Tokenizes prompts and outputs, as inputs and labels that are shifted by one.
-
-  Args:
-    prompt_strs: `batch` prompts.
-    output_strs: `batch` outputs. No tokens are added between or around the texts, except
-      those that the tokenizer adds before a prompt.
-    tokenizer: tokenizer of the model.
-
-  Returns:
-    `input_ids` and `labels` `[batch, longest - 1]` int32, right-padded with 0, and
-    `response_mask` of the same shape, true if the label is a token of the output.
-
-  Raises:
-    ValueError: if the numbers of prompts and outputs differ, or are 0.
-  """
-  if len(prompt_strs) != len(output_strs) or not prompt_strs:
-    raise ValueError(
-      f"there are {len(prompt_strs)} prompts and {len(output_strs)} outputs; the numbers "
-      "must be equal and at least 1"
-    )
-  prompts = [tokenizer.encode(text) for text in prompt_strs]
-  outputs = [tokenizer.encode(text, add_special_tokens=False) for text in output_strs]
-  texts = [a + b for a, b in zip(prompts, outputs, strict=True)]
-  tokens, real = pad(texts, max(map(len, texts)))
-  starts = np.asarray([len(ids) for ids in prompts])[:, None]
-  response = real & (np.arange(tokens.shape[1]) >= starts)
-  return {
-    "input_ids": tokens[:, :-1],
-    "labels": tokens[:, 1:],
-    "response_mask": response[:, 1:],
-  }
+def _per_response(mask: Array, constant: float) -> Array:
+  """Returns weights of a sum over tokens and a mean over responses, empty ones included."""
+  return aggregation.fixed_length(mask, constant, len(mask))
 
 
 def _check_steps(count: int) -> None:

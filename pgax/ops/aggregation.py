@@ -10,6 +10,7 @@ token has weight 0 everywhere, so that its loss and gradient are 0, not nan.
 import jax.numpy as jnp
 
 from pgax.ops.masking import lengths
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
@@ -18,7 +19,8 @@ def _inverse(count: Array) -> Array:
 
 
 def _num_sequences(mask: Array) -> Array:
-  return jnp.sum(lengths(mask) > 0, dtype=jnp.float32)
+  counts = lengths(mask)
+  return jnp.sum(counts > 0, dtype=counts.dtype)
 
 
 def sequence_mean(mask: Array) -> Array:
@@ -37,7 +39,7 @@ def sequence_mean(mask: Array) -> Array:
     [[0.125 0.125 0.125 0.125]
      [0.5   0.    0.    0.   ]]
   """
-  mask = jnp.asarray(mask, jnp.float32)
+  mask = as_float(mask)
   return mask * _inverse(lengths(mask))[..., None] * _inverse(_num_sequences(mask))
 
 
@@ -57,7 +59,7 @@ def token_mean(mask: Array) -> Array:
     [[0.2 0.2 0.2 0.2]
      [0.2 0.  0.  0. ]]
   """
-  mask = jnp.asarray(mask, jnp.float32)
+  mask = as_float(mask)
   return mask * _inverse(jnp.sum(mask))
 
 
@@ -108,6 +110,6 @@ def sequence_sum(mask: Array, sequences: Array | None = None) -> Array:
     [[0.5 0.5 0.5 0.5]
      [0.5 0.  0.  0. ]]
   """
-  mask = jnp.asarray(mask, jnp.float32)
+  mask = as_float(mask)
   count = _num_sequences(mask) if sequences is None else sequences
-  return mask * _inverse(jnp.asarray(count, jnp.float32))
+  return mask * _inverse(as_float(count))

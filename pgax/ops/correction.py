@@ -11,12 +11,13 @@ import jax.numpy as jnp
 
 from pgax.ops.kl import MAX_LOG_RATIO
 from pgax.ops.masking import masked_sum, select
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
 def _ratio(old_logp: Array, sample_logp: Array) -> Array:
   chex.assert_equal_shape([old_logp, sample_logp])
-  difference = jnp.asarray(old_logp, jnp.float32) - jnp.asarray(sample_logp, jnp.float32)
+  difference = as_float(old_logp) - as_float(sample_logp)
   ratio = jnp.exp(jnp.clip(difference, -MAX_LOG_RATIO, MAX_LOG_RATIO))
   return jax.lax.stop_gradient(ratio)
 
@@ -104,7 +105,8 @@ def sequence(old_logp: Array, sample_logp: Array, mask: Array, cap: float = 2.0)
   """
   old_logp, sample_logp = select(old_logp, mask), select(sample_logp, mask)
   total = masked_sum(old_logp - sample_logp, mask, axis=-1)[..., None]
-  return truncated(jnp.broadcast_to(total, mask.shape), jnp.zeros(mask.shape), cap)
+  total = jnp.broadcast_to(total, mask.shape)
+  return truncated(total, jnp.zeros_like(total), cap)
 
 
 def effective_sample_size(weights: Array, mask: Array) -> Array:
@@ -124,7 +126,7 @@ def effective_sample_size(weights: Array, mask: Array) -> Array:
     >>> print(correction.effective_sample_size(weights, jnp.ones(4)))
     0.5
   """
-  count = jnp.sum(jnp.asarray(mask, jnp.float32))
+  count = jnp.sum(as_float(mask))
   square = masked_sum(jnp.square(weights), mask) * count
   return jnp.where(
     square > 0, masked_sum(weights, mask) ** 2 / jnp.maximum(square, 1e-30), 0.0

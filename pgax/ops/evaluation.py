@@ -6,6 +6,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
@@ -94,7 +95,7 @@ def bootstrap(
     raise ValueError(f"level is {level}; it must be above 0 and below 1")
   if resamples < 1:
     raise ValueError(f"resamples is {resamples}; it must be at least 1")
-  values = jnp.asarray(values, jnp.float32)
+  values = as_float(values)
   chex.assert_rank(key, 0)
   if not values.shape[-1]:  # no problem at all is treated like one without a value
     values = jnp.full((*values.shape[:-1], 1), jnp.nan)

@@ -12,6 +12,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 # exp(20) = 5e8: far beyond any useful ratio, and its square is still finite in float32.
@@ -20,7 +21,7 @@ MAX_LOG_RATIO = 20.0
 
 def _log_ratio(logp: Array, ref_logp: Array) -> Array:
   chex.assert_equal_shape([logp, ref_logp])
-  return jnp.asarray(ref_logp, jnp.float32) - jnp.asarray(logp, jnp.float32)
+  return as_float(ref_logp) - as_float(logp)
 
 
 def k1(logp: Array, ref_logp: Array) -> Array:
@@ -136,8 +137,8 @@ def exact(logits: Array, ref_logits: Array) -> Array:
     [0.1438]
   """
   chex.assert_equal_shape([logits, ref_logits])
-  log_p = jax.nn.log_softmax(jnp.asarray(logits, jnp.float32))
-  log_q = jax.nn.log_softmax(jnp.asarray(ref_logits, jnp.float32))
+  log_p = jax.nn.log_softmax(as_float(logits))
+  log_q = jax.nn.log_softmax(as_float(ref_logits))
   # A token of probability 0 adds 0 to value and gradient, even if the reference bans it.
   p = jnp.exp(log_p)
   log_p, log_q = (jnp.where(p > 0, x, 0.0) for x in (log_p, log_q))

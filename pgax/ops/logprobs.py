@@ -8,6 +8,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
@@ -30,7 +31,7 @@ def log_softmax(logits: Array, temperature: float | Array = 1.0) -> Array:
     >>> print(jnp.exp(logprobs.log_softmax(logits, temperature=0.5)))
     [0.1 0.9]
   """
-  return jax.nn.log_softmax(jnp.asarray(logits, jnp.float32) / temperature, axis=-1)
+  return jax.nn.log_softmax(as_float(logits) / temperature, axis=-1)
 
 
 def token_logp(log_probs: Array, tokens: Array) -> Array:

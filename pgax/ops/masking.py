@@ -8,6 +8,7 @@ reduced that is not enough, because `0 * inf` is nan. So the inputs of a formula
 import chex
 import jax.numpy as jnp
 
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
@@ -50,7 +51,7 @@ def masked_sum(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None)
     >>> print(masking.masked_sum(jnp.array([1.0, jnp.nan, 3.0]), jnp.array([1, 0, 1])))
     4.0
   """
-  return jnp.sum(select(jnp.asarray(x, jnp.float32), mask), axis=axis)
+  return jnp.sum(select(as_float(x), mask), axis=axis)
 
 
 def masked_mean(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None) -> Array:
@@ -68,7 +69,7 @@ def masked_mean(x: Array, mask: Array, axis: int | tuple[int, ...] | None = None
     >>> print(masking.masked_mean(jnp.array([1.0, jnp.nan, 3.0]), jnp.array([1, 0, 1])))
     2.0
   """
-  count = jnp.sum(jnp.asarray(mask, jnp.float32), axis=axis)
+  count = jnp.sum(as_float(mask), axis=axis)
   return masked_sum(x, mask, axis) / jnp.maximum(count, 1.0)
 
 
@@ -85,4 +86,4 @@ def lengths(mask: Array) -> Array:
     >>> print(masking.lengths(jnp.array([[1, 1, 0], [0, 0, 0]])))
     [2. 0.]
   """
-  return jnp.sum(jnp.asarray(mask, jnp.float32), axis=-1)
+  return jnp.sum(as_float(mask), axis=-1)

@@ -2,8 +2,8 @@
 
 import chex
 import jax
-import jax.numpy as jnp
 
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
@@ -24,5 +24,5 @@ def bradley_terry(chosen: Array, rejected: Array) -> Array:
     [0.6931 0.3133]
   """
   chex.assert_equal_shape([chosen, rejected])
-  chosen, rejected = (jnp.asarray(x, jnp.float32) for x in (chosen, rejected))
+  chosen, rejected = (as_float(x) for x in (chosen, rejected))
   return -jax.nn.log_sigmoid(chosen - rejected)

@@ -3,9 +3,9 @@
 `mask` is 1 on actions. Entries between two actions (the tokens of an environment's reply)
 and after the last one (padding) are skipped: the successor of an action is the next action,
 however far away; masked entries neither decay nor contribute, and may hold anything.
-Results are float32, and 0 where masked. `discount` and `lam` are scalars, or one value for
-each sequence: `[...]`, the shape of the rewards without the last axis. A number outside of
-[0, 1] is a ValueError.
+Results are float32, or float64 for inputs in float64, and 0 where masked. `discount` and
+`lam` are scalars, or one value for each sequence: `[...]`, the shape of the rewards without
+the last axis. A number outside of [0, 1] is a ValueError.
 """
 
 import numbers
@@ -15,20 +15,21 @@ import jax
 import jax.numpy as jnp
 
 from pgax.ops.masking import select
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
 def _checked(mask: Array, *arrays: Array) -> tuple[Array, ...]:
-  """The mask as bool, and the arrays as float32 with masked entries at 0."""
+  """The mask as bool, and the arrays as floats with masked entries at 0."""
   mask = jnp.asarray(mask, bool)
-  arrays = tuple(jnp.asarray(x, jnp.float32) for x in arrays)
+  arrays = tuple(as_float(x) for x in arrays)
   chex.assert_equal_shape([mask, *arrays])
   return mask, *(select(x, mask) for x in arrays)
 
 
 def _per_sequence(x: Array | float, mask: Array) -> Array:
   """A scalar or a value for each sequence, as an array without the time axis."""
-  x = jnp.asarray(x, jnp.float32)
+  x = as_float(x)
   if x.ndim and x.shape != mask.shape[:-1]:
     raise ValueError(
       f"a setting has shape {x.shape}; allowed are a scalar and one value for each "
@@ -264,5 +265,5 @@ def length_adaptive_lambda(lengths: Array, alpha: float = 0.05) -> Array:
   """
   if not alpha > 0:
     raise ValueError(f"alpha is {alpha}; it must be positive")
-  lengths = jnp.maximum(jnp.asarray(lengths, jnp.float32), 1.0)
+  lengths = jnp.maximum(as_float(lengths), 1.0)
   return jnp.clip(1.0 - 1.0 / (alpha * lengths), 0.0, 1.0)

@@ -7,6 +7,7 @@ A reward of nan, of a completion that could not be scored, stays nan. Whitening 
 import chex
 import jax.numpy as jnp
 
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
@@ -38,7 +39,7 @@ def missing_eos(
   """
   if not penalty >= 0:
     raise ValueError(f"penalty is {penalty}; it must be at least 0")
-  rewards, finished = jnp.asarray(rewards, jnp.float32), jnp.asarray(finished, bool)
+  rewards, finished = as_float(rewards), jnp.asarray(finished, bool)
   chex.assert_equal_shape([rewards, finished])
   return jnp.where(finished, rewards, -penalty if replace else rewards - penalty)
 
@@ -70,7 +71,7 @@ def overlong(lengths: Array, max_length: int, buffer: int) -> Array:
       f"buffer is {buffer} and max_length is {max_length}; buffer must be between 1 "
       "and max_length"
     )
-  lengths = jnp.asarray(lengths, jnp.float32)
+  lengths = as_float(lengths)
   return jnp.clip((max_length - buffer - lengths) / buffer, -1.0, 0.0)
 
 
@@ -96,7 +97,7 @@ def rescale(rewards: Array, low: float, high: float) -> Array:
   """
   if not low < high:
     raise ValueError(f"low is {low} and high is {high}; low must be below high")
-  return (jnp.asarray(rewards, jnp.float32) - low) / (high - low)
+  return (as_float(rewards) - low) / (high - low)
 
 
 def clip(rewards: Array, low: float, high: float) -> Array:
@@ -121,4 +122,4 @@ def clip(rewards: Array, low: float, high: float) -> Array:
   """
   if not low <= high:
     raise ValueError(f"low is {low} and high is {high}; low must not be above high")
-  return jnp.clip(jnp.asarray(rewards, jnp.float32), low, high)
+  return jnp.clip(as_float(rewards), low, high)

@@ -4,6 +4,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
@@ -35,10 +36,8 @@ def value_loss(
   if clip is not None and clip < 0:
     raise ValueError(f"clip is {clip}; it must be at least 0, or None for no limit")
   chex.assert_equal_shape([values, old_values, targets])
-  values = jnp.asarray(values, jnp.float32)
-  old_values, targets = (
-    jax.lax.stop_gradient(jnp.asarray(x, jnp.float32)) for x in (old_values, targets)
-  )
+  values = as_float(values)
+  old_values, targets = (jax.lax.stop_gradient(as_float(x)) for x in (old_values, targets))
   loss = jnp.square(values - targets)
   if clip is not None:
     bounded = old_values + jnp.clip(values - old_values, -clip, clip)
@@ -64,8 +63,8 @@ def binary_value_loss(logits: Array, targets: Array) -> Array:
     [0.6931 0.1269]
   """
   chex.assert_equal_shape([logits, targets])
-  logits = jnp.asarray(logits, jnp.float32)
-  targets = jax.lax.stop_gradient(jnp.clip(jnp.asarray(targets, jnp.float32), 0.0, 1.0))
+  logits = as_float(logits)
+  targets = jax.lax.stop_gradient(jnp.clip(as_float(targets), 0.0, 1.0))
   return -(
     targets * jax.nn.log_sigmoid(logits) + (1 - targets) * jax.nn.log_sigmoid(-logits)
   )

@@ -23,8 +23,11 @@ def test_all_notebooks_are_tested():
     "aggregation",
     "clipping",
     "compose_losses",
+    "cs336",
     "gae",
     "inspect_rollouts",
+    "kl",
+    "off_policy",
     "rewards",
   ]
 

@@ -95,7 +95,7 @@ def test_r1_zero_has_the_values_of_cs336():
   assert (o.learning_rate, o.b1, o.b2, o.weight_decay) == (1e-5, 0.9, 0.95, 0.0)
   assert (o.clip_norm, o.warmup_steps, o.decay_steps) == (1.0, 0, 0)
   assert (s.temperature, s.max_completion_tokens) == (1.0, 1024)
-  assert run.evaluation.problems >= 1024
+  assert (run.evaluation.temperature, run.evaluation.problems) == (1.0, 1319)
   assert (run.algorithm.epochs, run.algorithm.minibatches) == (1, 1)
   assert run.learner.microbatches == s.prompts_per_step and run.supervised.steps == 0
   prompt = run.task.train[0].prompt

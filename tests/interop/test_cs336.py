@@ -1,5 +1,7 @@
 """The interface of CS336's assignment 5 agrees with NumPy, and rejects bad arguments."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,9 @@ from tests.strategies import floats, masks
 
 SHAPE, COLUMN = (4, 5), (4, 1)
 TEXTS = ["1.0", "0.0", "0.5", "2.5", "1.0", "1.0"]
+RIGHT = {"format_reward": 1.0, "answer_reward": 1.0, "reward": 1.0}
+WRONG = {"format_reward": 1.0, "answer_reward": 0.0, "reward": 0.0}
+UNFORMATTED = {"format_reward": 0.0, "answer_reward": 0.0, "reward": 0.0}
 
 
 def reward_fn(response, truth):
@@ -37,42 +42,38 @@ def test_group_normalized_rewards(by_std, responses):
   assert {"reward_std", "reward_min", "reward_max"} <= metadata.keys()
 
 
-@given(floats(COLUMN), floats(SHAPE, -3, 0), floats(SHAPE, -3, 0))
-def test_losses(advantages, logp, old_logp):
+@given(
+  floats(COLUMN), floats(SHAPE, -3, 0), floats(SHAPE, -3, 0), st.sampled_from([0.2, 1, 10])
+)
+def test_losses(advantages, logp, old_logp, cliprange):
   naive = cs336.compute_naive_policy_gradient_loss(advantages, logp)
   np.testing.assert_allclose(naive, -advantages * logp, rtol=1e-5, atol=1e-6)
-  loss, metadata = cs336.compute_grpo_clip_loss(advantages, logp, old_logp, 0.2)
+  loss, metadata = cs336.compute_grpo_clip_loss(advantages, logp, old_logp, cliprange)
   ratio = np.exp(logp.astype(np.float64) - old_logp)
-  expected = -np.minimum(ratio * advantages, np.clip(ratio, 0.8, 1.2) * advantages)
+  bounded = np.clip(ratio, 1 - cliprange, 1 + cliprange)
+  expected = -np.minimum(ratio * advantages, bounded * advantages)
   np.testing.assert_allclose(loss, expected, rtol=1e-4, atol=1e-5)
   assert metadata["clipped"].shape == SHAPE
+  old = {"advantages": advantages, "old_log_probs": old_logp}
   for loss_type, options, expected in (
     ("no_baseline", {"raw_rewards": advantages}, naive),
     ("reinforce_with_baseline", {"advantages": advantages}, naive),
-    (
-      "grpo_clip",
-      {"advantages": advantages, "old_log_probs": old_logp, "cliprange": 0.2},
-      loss,
-    ),
+    ("grpo_clip", old | {"cliprange": cliprange}, loss),
+    ("grpo_no_clip", old, -ratio * advantages),
   ):
     selected, _ = cs336.compute_policy_gradient_loss(logp, loss_type, **options)
-    np.testing.assert_array_equal(selected, expected)
+    np.testing.assert_allclose(selected, expected, rtol=1e-4, atol=1e-5)
 
 
 @given(floats(SHAPE), masks(SHAPE))
 def test_masked_reductions(x, mask):
-  count = np.maximum(mask.sum(-1), 1)
-  np.testing.assert_allclose(
-    cs336.masked_mean(x, mask, dim=1), (x * mask).sum(-1) / count, rtol=1e-4, atol=1e-5
-  )
-  mean = (x * mask).sum() / max(mask.sum(), 1)
-  np.testing.assert_allclose(cs336.masked_mean(x, mask), mean, rtol=1e-4, atol=1e-5)
-  for dim, axis in ((0, 0), (1, 1), (None, None)):
+  for dim in (0, 1, -1, None):
+    total, count = (x * mask).sum(dim), mask.sum(dim)
+    with np.errstate(invalid="ignore", divide="ignore"):
+      mean = total / count  # nan where nothing is unmasked, as in the assignment
+    np.testing.assert_allclose(cs336.masked_mean(x, mask, dim), mean, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
-      cs336.masked_normalize(x, mask, 8.0, dim),
-      (x * mask).sum(axis) / 8,
-      rtol=1e-4,
-      atol=1e-5,
+      cs336.masked_normalize(x, mask, 8.0, dim), total / 8, rtol=1e-4, atol=1e-5
     )
 
 
@@ -84,6 +85,42 @@ def test_entropy():
   )
   uniform = cs336.compute_entropy(jnp.zeros((1, 1, 4)))
   assert uniform[0, 0] == pytest.approx(np.log(4))
+
+
+def test_log_probs_of_responses():
+  rng = np.random.default_rng(0)
+  table = rng.normal(size=(7, 7)).astype(np.float32)  # logits of the token after a token
+  ids, labels = rng.integers(0, 7, (2, 3, 5))
+  p = np.exp(table) / np.exp(table).sum(-1, keepdims=True)
+  outputs = (
+    lambda x: jnp.asarray(table)[x],
+    lambda x: SimpleNamespace(logits=table[x]),
+  )
+  for model in outputs:
+    scores = cs336.get_response_log_probs(model, ids, labels, return_token_entropy=True)
+    np.testing.assert_allclose(
+      scores["log_probs"], np.log(p)[ids, labels], rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(
+      scores["token_entropy"], -(p * np.log(p)).sum(-1)[ids], rtol=1e-5
+    )
+  assert cs336.get_response_log_probs(model, ids, labels).keys() == {"log_probs"}
+
+
+@given(floats(COLUMN), floats(SHAPE, -3, 0), masks(SHAPE), st.floats(0.5, 20))
+def test_constant_normalize_factor(advantages, logp, mask, constant):
+  loss, _, gradient = cs336.grpo_microbatch_train_step(
+    logp,
+    mask,
+    2,
+    "reinforce_with_baseline",
+    advantages=advantages,
+    constant_normalize_factor=constant,
+  )
+  weights = mask / (len(mask) * constant * 2)
+  expected = float((weights * -advantages * logp).sum())
+  assert loss == pytest.approx(expected, rel=1e-4, abs=1e-5)
+  np.testing.assert_allclose(gradient, weights * -advantages, rtol=1e-5, atol=1e-7)
 
 
 @given(floats(COLUMN), floats(SHAPE, -3, 0), masks(SHAPE), st.sampled_from([1, 4]))
@@ -144,9 +181,49 @@ def test_prompts_and_outputs():
   assert decoded == outputs
   text = tokenizer.decode([ids[0, 0], *labels[0]], skip_special_tokens=True)
   assert text == "abxyz"
+  assert (ids[1, 3:] == tokenizer.pad_token_id).all()
+  tokenizer.pad_token_id = 7
+  batch = cs336.tokenize_prompt_and_output(prompts, outputs, tokenizer)
+  assert (batch["input_ids"][1, 2:] == 7).all() and (batch["labels"][1, 1:] == 7).all()
+  tokenizer.pad_token = None
+  batch = cs336.tokenize_prompt_and_output(prompts, outputs, tokenizer)
+  assert (batch["labels"][1, 1:] == tokenizer.eos_token_id).all()
   for bad in ([], ["ab"]):
     with pytest.raises(ValueError, match=f"{len(bad)} prompts and 3 outputs"):
       cs336.tokenize_prompt_and_output(bad, outputs, tokenizer)
+
+
+@pytest.mark.parametrize(
+  ("response", "truth", "scores"),
+  [
+    ("so</think> <answer> 1/2 </answer>", "0.5", RIGHT),
+    (r"so</think> <answer>\boxed{\frac{1}{2}}</answer>", 0.5, RIGHT),
+    (r"so</think> <answer>2\sqrt{3}</answer>", r"\boxed{\sqrt{12}}", RIGHT),
+    ("so</think> <answer>2</answer>", ["1", "2"], RIGHT),
+    ("so</think> <answer>2</answer>", 3, WRONG),
+    (r"so</think> <answer>\boxed{2</answer>", "2", WRONG),
+    ("so</think><answer>2</answer>", "2", UNFORMATTED),
+    ("2", "2", UNFORMATTED),
+  ],
+)
+def test_r1_zero_reward(response, truth, scores):
+  assert cs336.r1_zero_reward_fn(response, truth) == scores
+
+
+@pytest.mark.parametrize(
+  ("response", "truth", "scores"),
+  [
+    (r"so \boxed{2}, or \boxed{1/2}", "0.5", RIGHT),
+    (r"\boxed{42}", 42, RIGHT),
+    (r"\boxed{42}", ["7", r"\boxed{42}"], RIGHT),
+    (r"\boxed{42}", "7", WRONG),
+    (r"\boxed{}", "7", WRONG),
+    (r"\boxed{42", "42", UNFORMATTED),
+    ("42", "42", UNFORMATTED),
+  ],
+)
+def test_question_only_reward(response, truth, scores):
+  assert cs336.question_only_reward_fn(response, truth) == scores
 
 
 def test_bad_arguments_raise():
@@ -155,6 +232,7 @@ def test_bad_arguments_raise():
     ("no_baseline", "raw_rewards"),
     ("reinforce_with_baseline", "advantages"),
     ("grpo_clip", "advantages, old_log_probs, cliprange"),
+    ("grpo_no_clip", "advantages, old_log_probs"),
   ):
     with pytest.raises(ValueError, match=f"{loss_type}' requires {missing}"):
       cs336.compute_policy_gradient_loss(logp, loss_type)
@@ -172,6 +250,8 @@ def test_bad_arguments_raise():
     cs336.compute_group_normalized_rewards(reward_fn, TEXTS, TEXTS, 4, 0.0, True)
   with pytest.raises(ValueError, match="6 responses and 5 ground truths"):
     cs336.compute_group_normalized_rewards(reward_fn, TEXTS, TEXTS[:5], 3, 0.0, True)
+  with pytest.raises(ValueError, match="ground_truth is empty"):
+    cs336.r1_zero_reward_fn("1", [])
   with pytest.raises(AssertionError):
     cs336.compute_naive_policy_gradient_loss(jnp.zeros(4), logp)
 

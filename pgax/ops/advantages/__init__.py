@@ -3,7 +3,7 @@
 The group is the last axis. `valid` marks the completions that could be scored. All others
 are left out of the statistics of their group and get advantage 0; their rewards may hold
 anything, nan included. `mask` is 1 on actions, which may have gaps between them. Arithmetic
-is in float32.
+is in float32, or in float64 for rewards in float64.
 """
 
 from pgax.ops.advantages import batch, group, tokens

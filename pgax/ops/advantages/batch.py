@@ -7,6 +7,7 @@ from pgax.ops.advantages.centering import center, check_rewards
 from pgax.ops.advantages.group import grpo
 from pgax.ops.advantages.tokens import at_last_token
 from pgax.ops.masking import masked_mean, select
+from pgax.ops.precision import as_float
 from pgax.ops.returns import discounted_returns
 from pgax.types import Array
 
@@ -140,6 +141,6 @@ def reinforce_pp(
     rewards = center(rewards, valid)
   mask = jnp.asarray(mask, bool) & valid[..., None]
   chex.assert_equal_shape([token_kl, mask])
-  token_rewards = -kl_coef * select(jnp.asarray(token_kl, jnp.float32), mask)
+  token_rewards = -kl_coef * select(as_float(token_kl), mask)
   token_rewards = token_rewards + at_last_token(rewards, mask)
   return whiten(discounted_returns(token_rewards, mask, discount), mask)

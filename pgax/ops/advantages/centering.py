@@ -4,11 +4,12 @@ import chex
 import jax.numpy as jnp
 
 from pgax.ops.masking import masked_mean, select
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
 def check_rewards(rewards: Array, valid: Array | None) -> tuple[Array, Array]:
-  """Converts rewards to float32 with invalid entries at 0, and `valid` to bool.
+  """Converts rewards to floats with invalid entries at 0, and `valid` to bool.
 
   Args:
     rewards: `[..., G]` rewards.
@@ -20,7 +21,7 @@ def check_rewards(rewards: Array, valid: Array | None) -> tuple[Array, Array]:
   Raises:
     ValueError: if `rewards` is a scalar.
   """
-  rewards = jnp.asarray(rewards, jnp.float32)
+  rewards = as_float(rewards)
   if rewards.ndim < 1:
     raise ValueError(f"rewards has shape {rewards.shape}; it needs a group axis [..., G]")
   valid = jnp.ones(rewards.shape, bool) if valid is None else jnp.asarray(valid, bool)

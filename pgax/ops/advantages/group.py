@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from pgax.ops.advantages.centering import center, check_rewards
 from pgax.ops.masking import masked_mean, masked_sum, select
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 __all__ = ["dr_grpo", "grpo", "maxrl", "opo", "remax", "rloo"]
@@ -118,7 +119,7 @@ def remax(rewards: Array, greedy_rewards: Array) -> Array:
     [ 0.5 -0.5  0. ]
   """
   rewards, _ = check_rewards(rewards, None)
-  greedy_rewards = jnp.asarray(greedy_rewards, jnp.float32)
+  greedy_rewards = as_float(greedy_rewards)
   chex.assert_shape(greedy_rewards, rewards.shape[:-1])
   return rewards - greedy_rewards[..., None]
 
@@ -141,7 +142,7 @@ def opo(rewards: Array, lengths: Array, valid: Array | None = None) -> Array:
     [ 0.25 -0.75]
   """
   rewards, valid = check_rewards(rewards, valid)
-  lengths = select(jnp.asarray(lengths, jnp.float32), valid)
+  lengths = select(as_float(lengths), valid)
   # Relative to the mean, so that an all-equal group is exactly 0 for any lengths.
   centered = center(rewards, valid)
   total = jnp.sum(lengths, axis=-1, keepdims=True)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from pgax.ops.advantages.group import grpo
 from pgax.ops.masking import select
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 __all__ = ["at_last_token", "grpo_process"]
@@ -61,7 +62,7 @@ def grpo_process(
   # A negative index becomes `limit`, which the scatter drops.
   slots = jnp.where(ends < 0, limit, jnp.minimum(ends, limit - 1))
   rows = jnp.arange(slots.shape[0])[:, None]
-  at_ends = jnp.zeros((slots.shape[0], limit), jnp.float32)
+  at_ends = jnp.zeros((slots.shape[0], limit), normalized.dtype)
   at_ends = at_ends.at[rows, slots].add(normalized.reshape(slots.shape), mode="drop")
   return select(jax.lax.cumsum(at_ends, axis=1, reverse=True).reshape(mask.shape), mask)
 
@@ -86,4 +87,4 @@ def at_last_token(rewards: Array, mask: Array) -> Array:
   chex.assert_shape(rewards, mask.shape[:-1])
   slot = jnp.arange(mask.shape[-1])
   last = jnp.max(jnp.where(mask, slot, -1), axis=-1, keepdims=True)
-  return jnp.where(slot == last, jnp.asarray(rewards, jnp.float32)[..., None], 0.0)
+  return jnp.where(slot == last, as_float(rewards)[..., None], 0.0)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from pgax.ops.kl import k3_importance_weighted
 from pgax.ops.masking import select
+from pgax.ops.precision import as_float
 from pgax.ops.surrogates.ratios import at_tokens, check_positive, sequence_log_ratio
 from pgax.ops.surrogates.token import unclipped
 from pgax.types import Array, SurrogateLoss
@@ -79,7 +80,7 @@ def mdpo_kimi(
   mask = jnp.asarray(mask, bool)
   chex.assert_shape(advantages, mask.shape[:-1])
   # The advantage of a completion without a token may be anything.
-  advantages = select(jnp.asarray(advantages, jnp.float32), jnp.any(mask, axis=-1))
+  advantages = select(as_float(advantages), jnp.any(mask, axis=-1))
   error = jax.lax.stop_gradient(advantages) - tau * sequence_log_ratio(logp, old_logp, mask)
   loss = at_tokens(jnp.square(error) / (2 * tau), mask)
   return SurrogateLoss(loss, jnp.zeros(loss.shape, bool))

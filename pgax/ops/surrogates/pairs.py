@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from pgax.ops.masking import masked_mean, select
+from pgax.ops.precision import as_float
 from pgax.ops.surrogates.ratios import (
   at_tokens,
   check_positive,
@@ -39,7 +40,7 @@ def _differences(x: Array) -> Array:
 def _rewards(rewards: Array, mask: Array) -> Array:
   """Rewards `[..., G]` as data, 0 for completions without a token."""
   chex.assert_shape(rewards, mask.shape[:-1])
-  rewards = jnp.asarray(jax.lax.stop_gradient(rewards), jnp.float32)
+  rewards = as_float(jax.lax.stop_gradient(rewards))
   return select(rewards, jnp.any(mask, axis=-1))
 
 

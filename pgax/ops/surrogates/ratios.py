@@ -8,33 +8,34 @@ import jax.numpy as jnp
 
 from pgax.ops.kl import MAX_LOG_RATIO
 from pgax.ops.masking import masked_sum, select
+from pgax.ops.precision import as_float
 from pgax.types import Array
 
 
-def as_float32(*arrays: Array) -> list[Array]:
-  """Converts arrays of the same shape to float32.
+def as_floats(*arrays: Array) -> list[Array]:
+  """Converts arrays of the same shape to floats; see `precision.as_float`.
 
   Args:
     *arrays: `[...]` arrays of the same shape and any dtype.
 
   Returns:
-    The arrays as float32.
+    The arrays as float32 or float64.
   """
   chex.assert_equal_shape(arrays)
-  return [jnp.asarray(x, jnp.float32) for x in arrays]
+  return [as_float(x) for x in arrays]
 
 
-def masked_float32(mask: Array, *arrays: Array) -> list[Array]:
-  """Converts arrays of the same shape to float32, with masked entries at 0.
+def masked_floats(mask: Array, *arrays: Array) -> list[Array]:
+  """Converts arrays of the same shape to floats, with masked entries at 0.
 
   Args:
     mask: `[..., T]` bool or 0/1, the loss mask.
     *arrays: `[..., T]` arrays of any dtype.
 
   Returns:
-    The arrays as float32, 0 where masked.
+    The arrays as float32 or float64, 0 where masked.
   """
-  return [select(x, mask) for x in as_float32(*arrays)]
+  return [select(x, mask) for x in as_floats(*arrays)]
 
 
 def check_clip(clip_low: float, clip_high: float) -> None:
@@ -86,7 +87,7 @@ def ratio(logp: Array, old_logp: Array) -> Array:
     >>> print(surrogates.ratio(logp, old_logp))
     [1.2 0.5]
   """
-  logp, old_logp = as_float32(logp, old_logp)
+  logp, old_logp = as_floats(logp, old_logp)
   log_ratio = logp - jax.lax.stop_gradient(old_logp)
   return jnp.exp(jnp.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
 
@@ -104,7 +105,7 @@ def masked_log_ratio(logp: Array, old_logp: Array, mask: Array) -> Array:
   Returns:
     `[..., T]` float32, nats; 0 where masked.
   """
-  logp, old_logp = masked_float32(mask, logp, old_logp)
+  logp, old_logp = masked_floats(mask, logp, old_logp)
   return logp - jax.lax.stop_gradient(old_logp)
 
 

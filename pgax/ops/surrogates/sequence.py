@@ -9,7 +9,7 @@ from pgax.ops.kl import MAX_LOG_RATIO
 from pgax.ops.masking import masked_mean
 from pgax.ops.surrogates.ratios import (
   at_tokens,
-  masked_float32,
+  masked_floats,
   masked_log_ratio,
   ratio,
   sequence_log_ratio,
@@ -53,7 +53,7 @@ def gspo(
     >>> print(surrogates.gspo(logp, old_logp, -jnp.ones(2), jnp.ones(2), 0.5, 0.5).loss)
     [2. 2.]
   """
-  logp, old_logp, advantages = masked_float32(mask, logp, old_logp, advantages)
+  logp, old_logp, advantages = masked_floats(mask, logp, old_logp, advantages)
   mean = masked_mean(masked_log_ratio(logp, old_logp, mask), mask, axis=-1)
   mean = jnp.broadcast_to(mean[..., None], logp.shape)
   return clipped(mean, jnp.zeros_like(mean), advantages, clip_low, clip_high)
@@ -92,7 +92,7 @@ def gspo_token(
     >>> print(surrogates.gspo_token(logp, old_logp, advantage, jnp.ones(2), 0.5, 0.5).loss)
     [2. 6.]
   """
-  logp, old_logp, advantages = masked_float32(mask, logp, old_logp, advantages)
+  logp, old_logp, advantages = masked_floats(mask, logp, old_logp, advantages)
   mean = masked_mean(masked_log_ratio(logp, old_logp, mask), mask, axis=-1)[..., None]
   own = jax.lax.stop_gradient(mean) + (logp - jax.lax.stop_gradient(logp))
   return clipped(own, jnp.zeros_like(own), advantages, clip_low, clip_high)
@@ -126,7 +126,7 @@ def gmpo(
   """
   if not clip >= 0:
     raise ValueError(f"clip is {clip}; it must be at least 0")
-  logp, old_logp, advantages = masked_float32(mask, logp, old_logp, advantages)
+  logp, old_logp, advantages = masked_floats(mask, logp, old_logp, advantages)
   advantages = jax.lax.stop_gradient(advantages)
   log_ratio = masked_log_ratio(logp, old_logp, mask)
   too_high = (advantages > 0) & (log_ratio > clip)
@@ -179,7 +179,7 @@ def a_lol(
     )
   if not 0 <= clip <= 1:
     raise ValueError(f"clip is {clip}; it must be in [0, 1]")
-  logp, advantages = masked_float32(mask, logp, advantages)
+  logp, advantages = masked_floats(mask, logp, advantages)
   advantages = jax.lax.stop_gradient(advantages)
   if importance == "none":
     log_ratio = jnp.zeros_like(logp)

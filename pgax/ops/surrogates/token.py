@@ -3,7 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from pgax.ops.surrogates.ratios import as_float32, check_clip, ratio
+from pgax.ops.precision import as_float
+from pgax.ops.surrogates.ratios import as_floats, check_clip, ratio
 from pgax.types import Array, SurrogateLoss
 
 __all__ = ["cispo", "clipped", "dppo", "policy_gradient", "sapo", "unclipped"]
@@ -26,7 +27,7 @@ def policy_gradient(logp: Array, advantages: Array) -> SurrogateLoss:
     >>> print(surrogates.policy_gradient(logp, advantage).loss)
     [ 1. -1.]
   """
-  logp, advantages = as_float32(logp, advantages)
+  logp, advantages = as_floats(logp, advantages)
   loss = -jax.lax.stop_gradient(advantages) * logp
   return SurrogateLoss(loss, jnp.zeros(loss.shape, bool))
 
@@ -50,7 +51,7 @@ def unclipped(logp: Array, old_logp: Array, advantages: Array) -> SurrogateLoss:
     >>> print(surrogates.unclipped(logp, old_logp, jnp.array([1.0, -1.0])).loss)
     [-1.5  0.5]
   """
-  advantages, r = as_float32(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
+  advantages, r = as_floats(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
   return SurrogateLoss(-advantages * r, jnp.zeros(r.shape, bool))
 
 
@@ -94,7 +95,7 @@ def clipped(
   check_clip(clip_low, clip_high)
   if dual_clip is not None and not dual_clip > 1:
     raise ValueError(f"dual_clip is {dual_clip}; it must be above 1, or None for no clip")
-  advantages, r = as_float32(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
+  advantages, r = as_floats(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
   too_high = (advantages > 0) & (r > 1 + clip_high)
   too_low = (advantages < 0) & (r < 1 - clip_low)
   bounded = jnp.where(too_high, 1 + clip_high, jnp.where(too_low, 1 - clip_low, r))
@@ -133,7 +134,7 @@ def cispo(
     [-1.25 -0.5 ] [ True False]
   """
   check_clip(clip_low, clip_high)
-  logp, advantages = as_float32(logp, advantages)
+  logp, advantages = as_floats(logp, advantages)
   r = jax.lax.stop_gradient(ratio(logp, old_logp))
   weight = jnp.clip(r, 1 - clip_low, 1 + clip_high)
   return SurrogateLoss(-weight * jax.lax.stop_gradient(advantages) * logp, weight != r)
@@ -173,7 +174,7 @@ def sapo(
     raise ValueError(
       f"tau_pos is {tau_pos} and tau_neg is {tau_neg}; both must be positive"
     )
-  advantages, r = as_float32(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
+  advantages, r = as_floats(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
   tau = jnp.where(advantages > 0, tau_pos, tau_neg)
   loss = -advantages * (4 / tau) * jax.nn.sigmoid(tau * (r - 1))
   return SurrogateLoss(loss, jnp.zeros(loss.shape, bool))
@@ -206,9 +207,7 @@ def dppo(
   """
   if not 0 <= delta <= 1:
     raise ValueError(f"delta is {delta}; it must be in [0, 1]")
-  advantages, r = as_float32(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
-  change = jnp.exp(jnp.asarray(logp, jnp.float32)) - jnp.exp(
-    jnp.asarray(old_logp, jnp.float32)
-  )
+  advantages, r = as_floats(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
+  change = jnp.exp(as_float(logp)) - jnp.exp(as_float(old_logp))
   far = ((advantages > 0) & (change > delta)) | ((advantages < 0) & (change < -delta))
   return SurrogateLoss(-advantages * jnp.where(far, jax.lax.stop_gradient(r), r), far)

@@ -1,0 +1,1 @@
+"""Numbers of other libraries, computed with pgax: `python -m experiments.conformance`."""
