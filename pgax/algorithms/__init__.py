@@ -1,6 +1,7 @@
 """Algorithms as values: `Algorithm`, its parts, and one function for every preset."""
 
 from pgax.algorithms import checks, filters, parts, presets
+from pgax.algorithms.config import UpdateConfig
 from pgax.algorithms.loss import LossSums, loss
 from pgax.algorithms.prepare import prepare
 from pgax.algorithms.presets import *
@@ -8,6 +9,7 @@ from pgax.algorithms.spec import (
   Algorithm,
   CriticSpec,
   DynamicSampling,
+  EntropyBonus,
   KLPenalty,
   MovingAverage,
   PositiveNLL,
@@ -17,10 +19,12 @@ __all__ = [
   "Algorithm",
   "CriticSpec",
   "DynamicSampling",
+  "EntropyBonus",
   "KLPenalty",
   "LossSums",
   "MovingAverage",
   "PositiveNLL",
+  "UpdateConfig",
   "checks",
   "filters",
   "loss",

@@ -8,8 +8,25 @@ from pgax.ops.masking import masked_mean
 from pgax.types import Array, Batch
 
 
+def mean_of_steps(x: Array, computed: Array | None) -> Array:
+  """Averages a number over the optimizer steps of an update.
+
+  Args:
+    x: `[K]`, a number of each step, 0 for those that were not computed.
+    computed: `[K]` bool, steps that were computed; None for all.
+
+  Returns:
+    A scalar.
+  """
+  return jnp.mean(x) if computed is None else jnp.sum(x) / jnp.sum(computed)
+
+
 def update_metrics(
-  algorithm: Algorithm, sums: LossSums, entropy: Array, tokens: Array
+  algorithm: Algorithm,
+  sums: LossSums,
+  entropy: Array,
+  tokens: Array,
+  computed: Array | None = None,
 ) -> dict[str, Array]:
   """Computes metrics of the optimizer steps of an update.
 
@@ -18,14 +35,15 @@ def update_metrics(
     sums: `[K]`, sums of each of the `K` optimizer steps.
     entropy: `[K]` sums of token entropies, in nats.
     tokens: number of trained tokens in all of these steps.
+    computed: see `mean_of_steps`.
 
   Returns:
     Scalars.
   """
   low, high, tokens = sums.clipped_low, sums.clipped_high, jnp.maximum(tokens, 1)
   metrics = {
-    "loss/policy": jnp.mean(sums.policy),
-    "loss/kl": jnp.mean(sums.kl),
+    "loss/policy": mean_of_steps(sums.policy, computed),
+    "loss/kl": mean_of_steps(sums.kl, computed),
     "entropy": jnp.sum(entropy) / tokens,
     "kl/old": jnp.sum(sums.kl_old) / tokens,
     "ratio/clip_fraction": jnp.sum(low + high) / tokens,
@@ -33,9 +51,11 @@ def update_metrics(
     "ratio/clip_high": jnp.sum(high) / tokens,
   }
   if algorithm.nll_loss is not None:
-    metrics["loss/imitation"] = jnp.mean(sums.nll)
+    metrics["loss/imitation"] = mean_of_steps(sums.nll, computed)
+  if algorithm.entropy is not None:
+    metrics["loss/entropy"] = mean_of_steps(sums.entropy, computed)
   if algorithm.critic is not None:
-    metrics["value/loss"] = jnp.mean(sums.value)
+    metrics["value/loss"] = mean_of_steps(sums.value, computed)
   return metrics
 
 

@@ -23,7 +23,7 @@ from pgax.runs.checkpoint import Checkpoints
 from pgax.training.batches import batch_iterators, next_of, prompt_collator
 from pgax.training.config import RunConfig
 from pgax.training.loop import Schedule
-from pgax.training.policy import eos_ids, load_params
+from pgax.training.policy import eos_ids, is_reward_model, load_critic, load_params
 from pgax.training.progress import Progress
 from pgax.training.stages import Reinforcement, Supervised, on_devices
 from pgax.types import PyTree
@@ -126,7 +126,12 @@ class Run:
     if learner.critic and start == "policy":
       critic_from = self.policy(state)
     elif learner.critic and start != "fresh":
-      critic_from = load_params(self.model, self.mesh, Path(start))
+      folder = Path(start)
+      if is_reward_model(folder):
+        critic = load_critic(self.config.model, self.mesh, folder)
+        state = state.replace(critic_params=critic)
+      else:
+        critic_from = load_params(self.model, self.mesh, folder)
     shardings = shardings_of(self.steps.abstract)
     return begin_reinforcement(state, learner, shardings, critic_from)
 
@@ -206,5 +211,6 @@ class Run:
       dynamic_sampling=config.algorithm.dynamic_sampling,
       greedy_baseline=config.algorithm.greedy_baseline,
       step_reward=config.step_reward,
+      components=config.algorithm.components,
       reward_model=self.reward_model,
     )

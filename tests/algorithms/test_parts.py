@@ -24,6 +24,7 @@ INPUTS = AdvantageInputs(
   greedy_rewards=FEEDBACK.greedy_rewards,
   step_rewards=FEEDBACK.step_rewards,
   step_ends=FEEDBACK.step_ends & MASK,
+  components=arrays.values(length=2, seed=5),
 )
 BATCH = algorithms.prepare(
   algorithms.ppo(),
@@ -67,8 +68,15 @@ def value_loss(part):
 
 CALLS = {
   parts.BatchMean: (advantage, {}),
+  parts.DecoupledNormalized: (
+    advantage,
+    {"weights": (1.0, 3.0), "eps": 0.1},
+  ),
+  parts.NoBaseline: (advantage, {}),
+  parts.TotalReturn: (advantage, {"discount": 0.5}),
+  parts.TopEntropy: (lambda part: part(VALUES, MASK), {"fraction": 0.7}),
   parts.LeaveOneOut: (advantage, {}),
-  parts.GroupNormalized: (advantage, {"ddof": 1, "eps": 0.1}),
+  parts.GroupNormalized: (advantage, {"ddof": 1, "eps": 0.1, "scale": "batch"}),
   parts.GroupCentered: (advantage, {}),
   parts.LengthWeighted: (advantage, {}),
   parts.RelativeToMean: (advantage, {}),
@@ -194,6 +202,7 @@ def test_overlong_takes_a_fifth_of_the_limit():
   [
     (parts.GreedyBaseline(), "greedy_rewards", "greedy_baseline is False"),
     (parts.MovingAverageBaseline(), "baseline", "MovingAverageBaseline needs a baseline"),
+    (parts.DecoupledNormalized(), "components", "components is .."),
     (parts.ProcessNormalized(), "step_rewards", "step_reward is None"),
     (
       parts.GAE(),

@@ -16,6 +16,7 @@ def ppo(
   kl_coef: float = 0.05,
   value_clip: float = 0.2,
   value_coef: float = 0.1,
+  bootstrap_truncated: bool = False,
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
@@ -31,6 +32,8 @@ def ppo(
     kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
     value_clip: how far a value may change in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
+    bootstrap_truncated: whether the critic's value follows the last token of completions
+      cut at the length limit, as if they went on.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass.
 
@@ -43,7 +46,10 @@ def ppo(
     aggregation=aggregation.token_mean,
     kl=kl_penalty(kl.k1, kl_coef, "reward"),
     critic=CriticSpec(
-      parts.LambdaReturn(lam=lam), parts.SquaredError(value_clip), value_coef
+      parts.LambdaReturn(lam=lam),
+      parts.SquaredError(value_clip),
+      value_coef,
+      bootstrap_truncated=bootstrap_truncated,
     ),
     epochs=epochs,
     minibatches=minibatches,
@@ -57,6 +63,7 @@ def vc_ppo(
   kl_coef: float = 0.05,
   value_clip: float = 0.2,
   value_coef: float = 0.1,
+  bootstrap_truncated: bool = False,
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
@@ -73,6 +80,8 @@ def vc_ppo(
     kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
     value_clip: how far a value may change in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
+    bootstrap_truncated: whether the critic's value follows the last token of completions
+      cut at the length limit, as if they went on.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass.
 
@@ -81,7 +90,7 @@ def vc_ppo(
   """
   return dataclasses.replace(
     ppo(clip, lam, kl_coef, epochs=epochs, minibatches=minibatches),
-    critic=_monte_carlo(value_clip, value_coef, pretraining),
+    critic=_monte_carlo(value_clip, value_coef, pretraining, bootstrap_truncated),
   )
 
 
@@ -93,6 +102,7 @@ def vapo(
   imitation_coef: float = 0.1,
   value_clip: float = 0.2,
   value_coef: float = 0.1,
+  bootstrap_truncated: bool = False,
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
@@ -112,6 +122,8 @@ def vapo(
       for no such term.
     value_clip: how far a value may change in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
+    bootstrap_truncated: whether the critic's value follows the last token of completions
+      cut at the length limit, as if they went on.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass.
 
@@ -122,14 +134,17 @@ def vapo(
     advantage=parts.LengthAdaptiveGAE(alpha=alpha),
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=aggregation.token_mean,
-    critic=_monte_carlo(value_clip, value_coef, pretraining),
+    critic=_monte_carlo(value_clip, value_coef, pretraining, bootstrap_truncated),
     nll_loss=PositiveNLL(imitation_coef) if imitation_coef else None,
     epochs=epochs,
     minibatches=minibatches,
   )
 
 
-def _monte_carlo(clip: float, coef: float, pretraining: int) -> CriticSpec:
+def _monte_carlo(
+  clip: float, coef: float, pretraining: int, bootstrap_truncated: bool
+) -> CriticSpec:
   """A critic whose target is the Monte Carlo return."""
   target = parts.LambdaReturn(lam=1.0)
-  return CriticSpec(target, parts.SquaredError(clip), coef, pretraining)
+  loss = parts.SquaredError(clip)
+  return CriticSpec(target, loss, coef, pretraining, bootstrap_truncated)

@@ -1,6 +1,7 @@
 """Presets that normalize or center rewards within their group: GRPO and its variants."""
 
 import dataclasses
+from typing import Literal
 
 from pgax.algorithms import filters, parts
 from pgax.algorithms.presets.penalty import kl_penalty
@@ -10,6 +11,7 @@ from pgax.ops import aggregation, kl
 __all__ = [
   "grpo",
   "grpo_process",
+  "gdpo",
   "dr_grpo",
   "dapo",
   "gspo",
@@ -26,6 +28,7 @@ def grpo(
   kl_coef: float = 0.04,
   ddof: int = 0,
   eps: float = 1e-6,
+  scale_rewards: Literal["group", "batch", "none"] = "group",
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
@@ -41,14 +44,22 @@ def grpo(
     kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
     ddof: 0 for the population's standard deviation of the rewards, 1 for the sample's.
     eps: constant added to the standard deviation, in units of reward.
+    scale_rewards: whose standard deviation divides the rewards: `group`, `batch` (see
+      `advantages.batch_scaled`), or `none` for no division.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
+
+  Raises:
+    ValueError: if `scale_rewards` is none of these.
   """
+  centered = scale_rewards == "none"
   return Algorithm(
-    advantage=parts.GroupNormalized(ddof, eps),
+    advantage=parts.GroupCentered()
+    if centered
+    else parts.GroupNormalized(ddof, eps, scale_rewards),
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=aggregation.sequence_mean,
     kl=kl_penalty(kl.k3, kl_coef, "loss"),
@@ -85,8 +96,50 @@ def grpo_process(
     An `Algorithm`; it needs a function that rewards steps.
   """
   return dataclasses.replace(
-    grpo(clip_low, clip_high, kl_coef, ddof, eps, epochs, minibatches),
+    grpo(clip_low, clip_high, kl_coef, epochs=epochs, minibatches=minibatches),
     advantage=parts.ProcessNormalized(ddof, eps),
+  )
+
+
+def gdpo(
+  components: tuple[str, ...] = ("accuracy", "format"),
+  weights: tuple[float, ...] = (),
+  clip_low: float = 0.2,
+  clip_high: float = 0.2,
+  kl_coef: float = 0.04,
+  epochs: int = 1,
+  minibatches: int = 1,
+) -> Algorithm:
+  """GDPO: GRPO with each component of the reward normalized by itself.
+
+  `A = whiten(sum_k w_k (R_k - mean R_k) / std R_k)`, with the mean and the deviation of
+  each component in the group; all other parts are those of `grpo`. Source: arXiv
+  2601.05242.
+
+  Args:
+    components: names of scores of the reward function; its `reward` is not trained on.
+    weights: weight `w_k` of each component; empty for equal weights.
+    clip_low: how far a token's ratio may fall below 1.
+    clip_high: how far a token's ratio may rise above 1.
+    kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`; the reward function must return these scores.
+
+  Raises:
+    ValueError: if there are weights, and not one for each component.
+  """
+  if not components or (weights and len(weights) != len(components)):
+    raise ValueError(
+      f"components is {components} and weights is {weights}; there must be a component, "
+      "and a weight for each or no weights"
+    )
+  return dataclasses.replace(
+    grpo(clip_low, clip_high, kl_coef, epochs=epochs, minibatches=minibatches),
+    advantage=parts.DecoupledNormalized(tuple(weights)),
+    components=tuple(components),
   )
 
 

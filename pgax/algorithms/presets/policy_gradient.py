@@ -1,5 +1,7 @@
 """Presets of the policy gradient under different baselines."""
 
+from typing import Literal
+
 from pgax.algorithms import parts
 from pgax.algorithms.presets.penalty import kl_penalty
 from pgax.algorithms.spec import Algorithm, MovingAverage
@@ -17,7 +19,10 @@ __all__ = [
 
 
 def reinforce(
-  rate: float | None = None, epochs: int = 1, minibatches: int = 1
+  rate: float | None = None,
+  baseline: Literal["mean", "none"] = "mean",
+  epochs: int = 1,
+  minibatches: int = 1,
 ) -> Algorithm:
   """REINFORCE: the policy gradient with a mean reward as its baseline.
 
@@ -26,15 +31,25 @@ def reinforce(
   Args:
     rate: weight of the newest batch in a moving average of the reward, in [0, 1]; None for
       the mean of the batch itself.
+    baseline: `none` for `b = 0`, which requires a `rate` of None.
     epochs: number of passes over a rollout. Without a ratio, steps after the first are
       not corrected for the change of the policy.
     minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm` without clip and KL penalty.
+
+  Raises:
+    ValueError: if `baseline` is unknown, or `none` with a rate.
   """
+  if baseline not in ("mean", "none") or (rate is not None and baseline == "none"):
+    raise ValueError(
+      f"baseline is {baseline!r} and rate is {rate}; allowed are 'mean', and 'none' with a "
+      "rate of None"
+    )
+  advantage = parts.BatchMean() if baseline == "mean" else parts.NoBaseline()
   return Algorithm(
-    advantage=parts.BatchMean() if rate is None else parts.MovingAverageBaseline(),
+    advantage=advantage if rate is None else parts.MovingAverageBaseline(),
     surrogate=parts.PolicyGradient(),
     aggregation=aggregation.sequence_sum,
     baseline=None if rate is None else MovingAverage(rate),

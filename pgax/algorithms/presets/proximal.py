@@ -6,6 +6,7 @@ from pgax.algorithms import parts
 from pgax.algorithms.presets.penalty import kl_penalty
 from pgax.algorithms.spec import Algorithm, KLPenalty
 from pgax.ops import aggregation, kl
+from pgax.types import AdvantageFn
 
 __all__ = ["mdpo", "mdpo_kimi", "a_lol", "p3o", "copg"]
 
@@ -14,6 +15,7 @@ def mdpo(
   step_size: float = 1.0,
   final_step_size: float = 0.1,
   anneal_steps: int = 100,
+  leave_one_out: bool = False,
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
@@ -27,6 +29,8 @@ def mdpo(
     step_size: initial `t_k`.
     final_step_size: final `t_k`.
     anneal_steps: number of updates between the two.
+    leave_one_out: whether the mean of the group leaves out the completion itself, which
+      makes the gradient unbiased.
     epochs: number of passes over a rollout. With a single optimizer step the divergence has
       no effect.
     minibatches: number of optimizer steps in a pass.
@@ -36,7 +40,7 @@ def mdpo(
   """
   annealed = kl.AnnealedController(step_size, final_step_size, anneal_steps)
   return Algorithm(
-    advantage=parts.GroupCentered(),
+    advantage=_baseline(leave_one_out),
     surrogate=parts.Unclipped(),
     aggregation=aggregation.sequence_mean,
     kl=KLPenalty(kl.k3, annealed, "loss", anchor="old", importance_weighted=True),
@@ -45,7 +49,14 @@ def mdpo(
   )
 
 
-def mdpo_kimi(tau: float = 0.1, epochs: int = 4, minibatches: int = 1) -> Algorithm:
+def _baseline(leave_one_out: bool) -> AdvantageFn:
+  """The reward minus the mean of its group, or of the others in it."""
+  return parts.LeaveOneOut() if leave_one_out else parts.GroupCentered()
+
+
+def mdpo_kimi(
+  tau: float = 0.1, leave_one_out: bool = False, epochs: int = 4, minibatches: int = 1
+) -> Algorithm:
   """Kimi k1.5: mirror-descent policy optimization as a squared distance.
 
   `(A - tau * log(policy / old policy))**2 / (2 tau)` of whole completions, `A = R - mean R`
@@ -53,6 +64,7 @@ def mdpo_kimi(tau: float = 0.1, epochs: int = 4, minibatches: int = 1) -> Algori
 
   Args:
     tau: weight of the log-ratio, positive.
+    leave_one_out: whether the mean of the group leaves out the completion itself.
     epochs: number of passes over a rollout. With a single optimizer step the ratio has no
       effect.
     minibatches: number of optimizer steps in a pass.
@@ -61,7 +73,7 @@ def mdpo_kimi(tau: float = 0.1, epochs: int = 4, minibatches: int = 1) -> Algori
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupCentered(),
+    advantage=_baseline(leave_one_out),
     surrogate=parts.MirrorDescent(tau),
     aggregation=aggregation.sequence_mean,
     epochs=epochs,
