@@ -151,7 +151,8 @@ class Batch:
     ref_logp: `[N, G, T]` float32, log-probabilities (nats) under the reference policy;
       None without a reference.
     sampler_weights: `[N, G, T]` float32, weights that correct for a sampler whose
-      probabilities differ from the trainer's; 1 where the algorithm does not correct.
+      probabilities differ from the trainer's; 1 where the algorithm does not correct, and 0
+      outside of `surrogate_mask`.
     surrogate_mask: `[N, G, T]` bool, tokens whose surrogate counts, a subset of
       `loss_mask`; None for all of it.
     nll_weights: `[N, G, T]` float32, the weight of every token's negative log-likelihood;

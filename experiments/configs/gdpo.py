@@ -6,7 +6,7 @@ other configs train on, is the first of them.
 Command:
   python -m experiments.train --config=experiments/configs/gdpo.py --workdir=runs/gdpo
 Time: 40 steps at 0.4 s of CPU each on two server cores, after a warm start of half a minute.
-Expect: accuracy of 30.5 % after the warm start, and TODO after 40 steps (seed 0).
+Expect: accuracy of 30.5 % after the warm start, and 99.6 % after 40 steps (seed 0).
 """
 
 from ml_collections import ConfigDict

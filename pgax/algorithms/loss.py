@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from pgax.algorithms.spec import Algorithm, CriticSpec, KLPenalty
 from pgax.ops import kl, surrogates
 from pgax.ops.masking import masked_sum, select
-from pgax.types import Array, Batch, SurrogateLoss
+from pgax.types import Array, Batch
 
 
 class LossSums(NamedTuple):
@@ -50,14 +50,6 @@ def _value_loss(critic: CriticSpec, outputs: Array | None, batch: Batch) -> Arra
   if outputs is None:
     raise ValueError("outputs is None; the algorithm has a critic and needs its outputs")
   return critic.loss(select(outputs, batch.loss_mask), batch)
-
-
-def _surrogate_loss(algorithm: Algorithm, surrogate: SurrogateLoss, batch: Batch) -> Array:
-  """The surrogate's loss, corrected for the sampler, and 0 on tokens that do not count."""
-  terms = batch.sampler_weights * surrogate.loss
-  if algorithm.token_filter is None:
-    return terms
-  return jnp.where(batch.surrogate_mask, terms, 0.0)
 
 
 def loss(
@@ -102,7 +94,7 @@ def loss(
   def weighted(terms: Array) -> Array:
     return masked_sum(batch.weights * terms, mask)
 
-  total = policy = weighted(_surrogate_loss(algorithm, surrogate, batch))
+  total = policy = weighted(batch.sampler_weights * surrogate.loss)
   divergence = nll = value = bonus = jnp.float32(0)
   if algorithm.kl is not None and algorithm.kl.placement == "loss":
     divergence = weighted(_divergence(algorithm.kl, logp, batch))

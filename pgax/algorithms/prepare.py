@@ -59,6 +59,7 @@ def prepare(
     truncated = inputs.valid & ~rollout.finished
     inputs = inputs.replace(end_values=select(end_values, truncated))
   mask = _loss_mask(algorithm, rollout, feedback, inputs)
+  surrogate_mask = _surrogate_mask(algorithm, entropy, mask)
   targets = algorithm.critic.target(inputs) if algorithm.critic is not None else None
   return Batch(
     prompt_tokens=rollout.prompt_tokens,
@@ -72,8 +73,8 @@ def prepare(
     weights=algorithm.aggregation(mask),
     old_logp=_select_given(old_logp, mask),
     ref_logp=_select_given(ref_logp, mask),
-    sampler_weights=_sampler_weights(algorithm, rollout, old_logp, mask),
-    surrogate_mask=_surrogate_mask(algorithm, entropy, mask),
+    sampler_weights=_sampler_weights(algorithm, rollout, old_logp, mask, surrogate_mask),
+    surrogate_mask=surrogate_mask,
     nll_weights=_nll_weights(algorithm.nll_loss, feedback, mask),
     old_values=_select_given(inputs.values, mask),
     targets=_select_given(targets, mask),
@@ -139,12 +140,17 @@ def _token_advantages(algorithm: Algorithm, inputs: AdvantageInputs, mask: Array
 
 
 def _sampler_weights(
-  algorithm: Algorithm, rollout: Rollout, old_logp: Array | None, mask: Array
+  algorithm: Algorithm,
+  rollout: Rollout,
+  old_logp: Array | None,
+  mask: Array,
+  surrogate_mask: Array | None,
 ) -> Array:
-  if algorithm.sampler_correction is None:
-    return jnp.ones(mask.shape, jnp.float32)
-  trainer, sampler = select(old_logp, mask), select(rollout.sample_logp, mask)
-  return select(algorithm.sampler_correction(trainer, sampler, mask), mask)
+  weights = jnp.ones(mask.shape, jnp.float32)
+  if algorithm.sampler_correction is not None:
+    trainer, sampler = select(old_logp, mask), select(rollout.sample_logp, mask)
+    weights = select(algorithm.sampler_correction(trainer, sampler, mask), mask)
+  return weights if surrogate_mask is None else select(weights, surrogate_mask)
 
 
 def _surrogate_mask(

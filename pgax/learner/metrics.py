@@ -83,8 +83,9 @@ def batch_metrics(algorithm: Algorithm, batch: Batch, old_logp: Array) -> dict[s
   if batch.ref_logp is not None:
     metrics["kl/ref"] = masked_mean(kl.k3(old_logp, batch.ref_logp), mask)
   if algorithm.sampler_correction is not None:
+    counted = mask if batch.surrogate_mask is None else batch.surrogate_mask
     metrics["correction/effective_sample_size"] = correction.effective_sample_size(
-      batch.sampler_weights, mask
+      batch.sampler_weights, counted
     )
   if algorithm.critic is not None:
     metrics |= {

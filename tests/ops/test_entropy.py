@@ -1,4 +1,4 @@
-"""Entropy: the share of tokens that is selected, and a coefficient that seeks its target."""
+"""Entropy: the share of selected tokens, and a coefficient that seeks its target."""
 
 import math
 

@@ -11,6 +11,7 @@ import pytest
 from pgax import advantages, aggregation, kl, returns, surrogates
 from tests.ops.enumeration import (
   BETA,
+  COMPLETIONS,
   GROUP,
   LOGITS,
   MASK,
@@ -83,7 +84,9 @@ def test_losses_of_completions_are_exact_up_to_their_factor(surrogate, factor):
 
 def test_the_total_return_has_the_expectation_of_the_reward_to_go():
   # Rewards of tokens: what comes before an action does not depend on it.
-  token_rewards = jnp.asarray(np.random.default_rng(3).normal(size=(9, 2)), jnp.float32)
+  first, second = np.random.default_rng(3).normal(size=(2, 9))
+  token_rewards = np.stack([first[COMPLETIONS[:, 0]], second], axis=-1)
+  token_rewards = jnp.asarray(token_rewards, jnp.float32)
   mask = jnp.ones((9, 2), bool)
 
   def gradient(weights):
