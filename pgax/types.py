@@ -160,7 +160,8 @@ class Batch:
     old_values: `[N, G, T]` float32, the critic's values before the update; None without a
       critic.
     targets: `[N, G, T]` float32, the critic's targets; None without a critic.
-    rollout_logp: `[N, G, T]` float32, `Rollout.logp` on the loss mask, for metrics.
+    rollout_logp: `[N, G, T]` float32, `Rollout.logp` on the loss mask, for metrics and for
+      surrogates anchored at the sampler's policy.
     experts: experts that computed the tokens in the sampler; see `Rollout`.
   """
 

@@ -5,6 +5,7 @@ from pgax.algorithms.config import UpdateConfig
 from pgax.algorithms.loss import LossSums, loss
 from pgax.algorithms.prepare import prepare
 from pgax.algorithms.presets import *
+from pgax.algorithms.remarks import single_step_remark
 from pgax.algorithms.spec import (
   Algorithm,
   CriticSpec,
@@ -31,5 +32,6 @@ __all__ = [
   "parts",
   "prepare",
   "presets",
+  "single_step_remark",
   *presets.__all__,
 ]

@@ -24,17 +24,17 @@ class UpdateConfig:
     top_entropy: fraction of the batch's tokens, those of highest entropy, whose surrogate
       counts; 1 for all.
     target_kl: divergence from the old policy in nats per token, measured on the minibatch,
-      that ends an update before its next optimizer step; infinity for no such end.
+      that ends an update before its next optimizer step; 0 never ends it early.
   """
 
   entropy_coef: float = 0.0
   entropy_target: float = 0.0
   entropy_step: float = 0.005
   top_entropy: float = 1.0
-  target_kl: float = math.inf
+  target_kl: float = 0.0
 
   def __post_init__(self):
-    check_at_least(self, 0, "entropy_coef", "entropy_target")
+    check_at_least(self, 0, "entropy_coef", "entropy_target", "target_kl")
     if not math.isfinite(self.entropy_coef) or not self.entropy_step > 0:
       raise ValueError(
         f"entropy_coef is {self.entropy_coef} and entropy_step is {self.entropy_step}; "
@@ -44,8 +44,6 @@ class UpdateConfig:
       raise ValueError(
         f"top_entropy is {self.top_entropy}; it must be above 0 and at most 1"
       )
-    if not self.target_kl > 0:
-      raise ValueError(f"target_kl is {self.target_kl}; it must be positive")
 
   def added_to(self, algorithm: Algorithm) -> Algorithm:
     """Returns the algorithm with these parts; what is off here stays as it is.
@@ -66,6 +64,6 @@ class UpdateConfig:
       changes["entropy"] = EntropyBonus(kl.FixedController(self.entropy_coef))
     if self.top_entropy < 1:
       changes["token_filter"] = parts.TopEntropy(self.top_entropy)
-    if self.target_kl < math.inf:
+    if self.target_kl:
       changes["target_kl"] = self.target_kl
     return dataclasses.replace(algorithm, **changes) if changes else algorithm

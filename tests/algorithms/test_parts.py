@@ -98,8 +98,8 @@ CALLS = {
   parts.SigmoidGate: (surrogate, {"tau_pos": 2.0, "tau_neg": 2.0}),
   # Its loss is that of `Unclipped`; only its gradient differs (tests/ops).
   parts.ProbabilityClipped: (
-    lambda part: part(LIVE, BATCH).clipped & MASK,
-    {"delta": 0.01},
+    lambda part: part(LIVE, BATCH.replace(rollout_logp=LIVE)).clipped & MASK,
+    {"delta": 0.01, "anchor": "sampler"},
   ),
   parts.ReferenceWeighted: (surrogate, {"clip": 0.1, "importance": "none"}),
   parts.MirrorDescent: (surrogate, {"tau": 0.5}),
@@ -175,8 +175,13 @@ def test_baselines():
   moving = algorithms.MovingAverage(rate=0.5, initial=0.2)
   updated = moving.update(moving.init(), REWARDS, FEEDBACK.valid)
   assert updated == pytest.approx(0.1 + 0.5 * float(REWARDS.mean()))
+  # The penalty is a return to go, of which the first token has all.
+  greedy = np.asarray(parts.GreedyBaseline()(INPUTS))
   expected = REWARDS - FEEDBACK.greedy_rewards[:, None]
-  np.testing.assert_allclose(parts.GreedyBaseline()(INPUTS), expected, rtol=1e-6)
+  np.testing.assert_allclose(greedy[..., 0], expected, rtol=1e-5, atol=1e-6)
+  first = greedy[..., 0] + INPUTS.penalty[..., 0]  # what is left after the first token
+  more = np.asarray(MASK)[..., 1]
+  np.testing.assert_allclose(greedy[..., 1][more], first[more], rtol=1e-5, atol=1e-6)
 
 
 def test_correction_parts_call_their_op():

@@ -97,7 +97,7 @@ EXPECTED = {
     parts.ReturnToGo(group_baseline=True, discount=1.0),
     CLIPPED,
     aggregation.token_mean,
-    KLPenalty(kl.k1, kl.FixedController(0.01), "reward"),
+    KLPenalty(kl.k2, kl.FixedController(1e-5), "loss"),
   ),
   algorithms.opo: Algorithm(
     parts.LengthWeighted(), parts.PolicyGradient(), aggregation.sequence_sum
@@ -125,9 +125,9 @@ EXPECTED = {
     parts.LengthAdaptiveGAE(1.0, 0.05, whiten=True),
     HIGHER,
     aggregation.token_mean,
-    critic=critic(1.0, pretraining=10),
+    critic=critic(1.0, pretraining=50),
     nll_loss=PositiveNLL(0.1),
-    epochs=4,
+    minibatches=16,
   ),
   algorithms.grpo: Algorithm(
     GROUP,
@@ -167,7 +167,9 @@ EXPECTED = {
     GROUP, parts.SigmoidGate(1.0, 1.05), aggregation.sequence_mean
   ),
   algorithms.dppo: Algorithm(
-    GROUP, parts.ProbabilityClipped(0.2), aggregation.sequence_mean
+    parts.GroupCentered(),
+    parts.ProbabilityClipped(0.15, "sampler"),
+    parts.FixedLength(None),
   ),
   algorithms.mdpo: Algorithm(
     parts.GroupCentered(),

@@ -160,7 +160,10 @@ class MovingAverageBaseline:
 
 @dataclasses.dataclass(frozen=True)
 class GreedyBaseline:
-  """ReMax: the reward minus that of the greedy completion; see `advantages.remax`."""
+  """ReMax: the reward minus that of the greedy completion; see `advantages.remax`.
+
+  A KL penalty in the reward is subtracted as a return to go.
+  """
 
   def __call__(self, inputs: AdvantageInputs) -> Array:
     if inputs.greedy_rewards is None:
@@ -168,7 +171,9 @@ class GreedyBaseline:
         "GreedyBaseline needs the rewards of greedy completions and greedy_baseline is "
         "False; set it to True in the algorithm"
       )
-    return advantages.remax(inputs.rewards, inputs.greedy_rewards)
+    difference = advantages.remax(_without_penalty(inputs), inputs.greedy_rewards)
+    to_go = returns.discounted_returns(inputs.penalty, inputs.action_mask)
+    return difference[..., None] - to_go
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,6 +26,11 @@ def ppo(
   its last token; PPO's clip on token ratios, mean over all tokens. The critic's target is
   the lambda-return. Sources: arXiv 1707.06347, arXiv 2203.02155.
 
+  Not as in the source: InstructGPT (2203.02155) makes one pass in 8 minibatches, has
+  `kl_coef` 0.02, and starts the critic from the reward model (`critic.start`). Neither
+  source says how completions of different lengths are weighed; here it is the mean over
+  all tokens.
+
   Args:
     clip: how far a token's ratio may move from 1.
     lam: lambda of the advantages and of the critic's targets.
@@ -73,6 +78,9 @@ def vc_ppo(
   that of the advantages), and only the critic is trained at the start. Source: arXiv
   2503.01491.
 
+  Not as in the source: the pretraining is as short as small jobs need, and epochs and the
+  penalty are those of `ppo`.
+
   Args:
     pretraining: number of steps at the start in which only the critic is trained.
     clip: how far a token's ratio may move from 1.
@@ -95,7 +103,7 @@ def vc_ppo(
 
 
 def vapo(
-  pretraining: int = 10,
+  pretraining: int = 50,
   clip_low: float = 0.2,
   clip_high: float = 0.28,
   alpha: float = 0.05,
@@ -103,8 +111,8 @@ def vapo(
   value_clip: float = 0.2,
   value_coef: float = 0.1,
   bootstrap_truncated: bool = False,
-  epochs: int = 4,
-  minibatches: int = 1,
+  epochs: int = 1,
+  minibatches: int = 16,
 ) -> Algorithm:
   """VAPO: value-based augmented PPO.
 

@@ -25,6 +25,9 @@ def mdpo(
   from update to update and `A = R - mean R` of the group; mean over tokens and then over
   completions. Its per-token loss is `surrogates.mdpo`. Source: arXiv 2005.09814.
 
+  Not as in the source: the divergence is estimated on the sampled tokens instead of
+  summed over actions, the step size ends above 0, and a group replaces the critic.
+
   Args:
     step_size: initial `t_k`.
     final_step_size: final `t_k`.
@@ -62,6 +65,9 @@ def mdpo_kimi(
   `(A - tau * log(policy / old policy))**2 / (2 tau)` of whole completions, `A = R - mean R`
   of the group; mean over completions. Source: arXiv 2501.12599.
 
+  Not as in the source: the paper resets the optimizer when the reference changes, at
+  every iteration; here it keeps its state.
+
   Args:
     tau: weight of the log-ratio, positive.
     leave_one_out: whether the mean of the group leaves out the completion itself.
@@ -91,8 +97,11 @@ def a_lol(
   """A-LoL: advantage-leftover-lunch, weighted imitation of above-average completions.
 
   `-max(A, 0) * stop_gradient(clip(policy / reference, 1 - clip, 1 + clip)) * logp`, sum
-  over tokens and mean over completions. The baseline is the mean of the group, where the
-  paper has the reference policy's value of the prompt. Source: arXiv 2305.14718.
+  over tokens and mean over completions. Source: arXiv 2305.14718.
+
+  Not as in the source: the baseline is the mean of the group instead of the reference
+  policy's value of the prompt, completions are sampled from the policy instead of a data
+  set, and there is no priority sampling by advantage.
 
   Args:
     importance: ratio to weight by: `sequence` for the completion's, `token` for each
@@ -128,6 +137,9 @@ def p3o(
   `R <- R - kl_coef * sum_t k1_t`, times the ratios of the two sequences, clipped. Source:
   arXiv 2310.00212.
 
+  Not as in the source: all pairs of a group instead of two completions per prompt, and
+  one optimizer step per rollout by default.
+
   Args:
     form: `separate` clips the ratio of each completion (V1), `joint` the difference of
       their log-ratios (V2).
@@ -156,6 +168,8 @@ def copg(beta: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm
   of a group, with ratios to the reference. It is also correct off-policy: regardless of the
   policy that sampled, its minimum maximizes the reward minus `beta` times the divergence.
   Source: arXiv 2406.19185.
+
+  Not as in the source: all pairs of a group instead of two completions per prompt.
 
   Args:
     beta: coefficient of the divergence from the reference, positive.
