@@ -1,5 +1,7 @@
 """Metrics computed inside the train step, keyed by their log names."""
 
+from collections.abc import Mapping
+
 import jax.numpy as jnp
 
 from pgax.algorithms import Algorithm, LossSums
@@ -75,6 +77,7 @@ def batch_metrics(algorithm: Algorithm, batch: Batch, old_logp: Array) -> dict[s
   log_ratio = old_logp - batch.rollout_logp
   metrics = {
     "advantage/mean_abs": masked_mean(jnp.abs(batch.advantages), mask),
+    "advantage/std": standard_deviation(batch.advantages, mask),
     "ratio/first_step": jnp.where(
       jnp.any(mask), masked_mean(jnp.exp(log_ratio), mask), 1.0
     ),
@@ -93,6 +96,27 @@ def batch_metrics(algorithm: Algorithm, batch: Batch, old_logp: Array) -> dict[s
       "value/explained_variance": explained_variance(batch.old_values, batch.targets, mask),
     }
   return metrics
+
+
+def standard_deviation(x: Array, mask: Array) -> Array:
+  """Computes the population's standard deviation of `[...]` values on a mask."""
+  return jnp.sqrt(masked_mean(jnp.square(x - masked_mean(x, mask)), mask))
+
+
+def per_completion(metrics: Mapping[str, Array], mask: Array) -> dict[str, Array]:
+  """Turns divergences per token into divergences per completion.
+
+  Args:
+    metrics: metrics, some of them `kl/ref` and `kl/old`, means over tokens.
+    mask: `[N, G, T]` bool, the trained tokens.
+
+  Returns:
+    `kl/ref_completion` and `kl/old_completion`, in nats, where there is the other.
+  """
+  completions = jnp.sum(jnp.any(mask, axis=-1))
+  length = jnp.sum(mask) / jnp.maximum(completions, 1)
+  names = [name for name in ("kl/ref", "kl/old") if name in metrics]
+  return {f"{name}_completion": metrics[name] * length for name in names}
 
 
 def explained_variance(values: Array, targets: Array, mask: Array) -> Array:

@@ -24,7 +24,12 @@ from pgax.learner.gradients import (
   apply_update,
 )
 from pgax.learner.learner import Learner
-from pgax.learner.metrics import batch_metrics, mean_of_steps, update_metrics
+from pgax.learner.metrics import (
+  batch_metrics,
+  mean_of_steps,
+  per_completion,
+  update_metrics,
+)
 from pgax.learner.state import TrainState, step_keys
 from pgax.models import lora
 from pgax.models.routing import balance_weights, count_choices
@@ -120,6 +125,7 @@ def policy_step(
     **_step_metrics(learner, outputs),
     **batch_metrics(algorithm, batch, old_logp),
   }
+  metrics |= per_completion(metrics, batch.loss_mask)
   if algorithm.entropy:
     metrics["entropy/coef"] = entropy_coef
   if learner.critic:

@@ -81,7 +81,7 @@ class Actor:
     batches, informative = self._sample_batches(params, key, times)
     sampled = batches[0] if len(batches) == 1 else ScoredRollout.concatenate(batches)
     check_scored(sampled.results, self.scoring.max_unscorable)
-    metrics = rollout_metrics(sampled.rollout, sampled.results)
+    metrics = rollout_metrics(sampled.rollout, sampled.results, sampled.prompts.examples)
     selected, empty = sampled, np.zeros(self.sampling.prompts_per_step, bool)
     if self.dynamic_sampling:
       rows, empty = _fill(informative, self.sampling.prompts_per_step)

@@ -25,6 +25,7 @@ from pgax.training.config import RunConfig
 from pgax.training.loop import Schedule
 from pgax.training.policy import eos_ids, is_reward_model, load_critic, load_params
 from pgax.training.progress import Progress
+from pgax.training.speed import Clock, run_speed
 from pgax.training.stages import Reinforcement, Supervised, on_devices
 from pgax.types import PyTree
 
@@ -68,6 +69,7 @@ class Run:
     )
     self.reward_model = self._load_reward_model()
     self.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
+    self.clock = Clock()
 
   def _load_reward_model(self) -> RewardModel | None:
     config = self.config
@@ -96,6 +98,7 @@ class Run:
   def _resume(self) -> TrainState:
     state, data = self.checkpoints.restore(self.steps.abstract)
     self._check_problems(data["problems"])
+    self.clock = Clock(data.get("seconds", 0.0))
     for name, iterator in self.iterators.items():
       iterator.set_state(data[name])
     return state
@@ -112,7 +115,9 @@ class Run:
   def save(self, state: TrainState) -> None:
     """Saves a checkpoint."""
     data = {name: iterator.get_state() for name, iterator in self.iterators.items()}
-    data |= {"problems": self.problems} | Progress.of(state).to_json()
+    data |= {"problems": self.problems, "seconds": self.clock.seconds} | Progress.of(
+      state
+    ).to_json()
     self.checkpoints.save(int(state.total_steps), state, data)
 
   def policy(self, state: TrainState) -> PyTree:
@@ -198,6 +203,8 @@ class Run:
       evaluator=self.evaluate,
       tokenizer=self.tokenizer,
       counts=counts,
+      speed=run_speed(config),
+      clock=self.clock,
     )
 
   def _actor(self) -> Actor:
