@@ -26,6 +26,7 @@ def test_all_notebooks_are_tested():
     "gae",
     "inspect_rollouts",
     "rewards",
+    "value_learning",
   ]
 
 
