@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import inspect
 import re
+from collections.abc import Callable
 from typing import Any
 
 from pgax.algorithms import Algorithm, KLPenalty, presets
@@ -23,10 +24,24 @@ docstrings of the presets, of `pgax.algorithms.parts`, and of the ops that the p
 Sources are arXiv numbers. "Models held" lists the models whose parameters a run keeps in
 memory: the reference is a frozen copy of the initial policy, the critic is trained along
 with the policy. "Other settings" lists further fields of `Algorithm` that differ from their
-defaults. Settings that are None or False are omitted.
+defaults. Settings that are None or False are omitted. "Not as in the source" is the note in
+the preset's docstring: what its defaults do differently, as far as that is known. The
+configs in `experiments/configs` make two passes over a rollout in two minibatches each,
+whatever the source does.
+
+With one optimizer step per rollout every ratio is 1. Surrogates that differ in what they do
+with the ratio then have the same gradient, and a run says so at its start.
 """
 _PARTS = ("advantage", "surrogate", "aggregation", "kl")
-_COLUMNS = ("preset", "source", *_PARTS, "models held", "other settings")
+_NOTE = "Not as in the source: "
+_COLUMNS = (
+  "preset",
+  "source",
+  *_PARTS,
+  "models held",
+  "other settings",
+  "not as in the source",
+)
 
 
 def describe(value: Any) -> str:
@@ -87,6 +102,13 @@ def other_settings(algorithm: Algorithm) -> str:
   return "<br>".join(settings) or "-"
 
 
+def note(preset: Callable[..., Algorithm]) -> str:
+  """Reads what a preset does not do as its source does, from its docstring."""
+  paragraphs = inspect.getdoc(preset).split("\n\n")
+  notes = [text for text in paragraphs if text.startswith(_NOTE)]
+  return " ".join(notes[0].removeprefix(_NOTE).split()) if notes else "-"
+
+
 def table() -> str:
   """Returns the page, with a row for every preset."""
   lines = [_HEAD, f"| {' | '.join(_COLUMNS)} |", "| --- " * len(_COLUMNS) + "|"]
@@ -100,6 +122,7 @@ def table() -> str:
       describe_kl(algorithm.kl) if algorithm.kl else "-",
       models_held(algorithm),
       other_settings(algorithm),
+      note(preset),
     ]
     lines.append(f"| {' | '.join(cells)} |")
   return "\n".join(lines) + "\n"

@@ -14,6 +14,7 @@ from experiments.checkpoint import in_words
 from experiments.config_files import CONFIGS
 from experiments.configuration import freeze
 from experiments.saved_config import to_json
+from pgax.algorithms import single_step_remark
 from pgax.models import lora
 from pgax.report import write_report
 from pgax.runs.loggers import read_metrics, read_samples
@@ -33,6 +34,8 @@ def main() -> int:
   # As read from JSON, so that it compares equal to a saved one.
   record = json.loads(json.dumps(to_json(config)))
   tokenizer = program.tokenizer(run.model_path)
+  if remark := single_step_remark(run.algorithm):
+    print(f"remark: {remark}", flush=True)
   result = train(run, tokenizer, workdir, record, loggers=_LOGGERS.value)
   rows, supervised = read_metrics(workdir), read_metrics(workdir, "supervised")
   samples = read_samples(workdir)

@@ -83,6 +83,8 @@ class Feedback:
     step_rewards: `[N, G, T]` float32, the reward of a step at the token that ends it; None
       where steps have no rewards.
     step_ends: `[N, G, T]` bool, true on tokens that end a step; None with `step_rewards`.
+    components: `[N, G, K]` float32, scores that the algorithm reads one by one (see
+      `Algorithm.components`), nan where a completion has none; None for other algorithms.
   """
 
   rewards: Array
@@ -90,6 +92,7 @@ class Feedback:
   greedy_rewards: Array | None = None
   step_rewards: Array | None = None
   step_ends: Array | None = None
+  components: Array | None = None
 
 
 @flax.struct.dataclass
@@ -109,6 +112,9 @@ class AdvantageInputs:
       not be scored (no completion of that prompt is valid then).
     step_rewards: `[N, G, T]` float32, as in `Feedback`.
     step_ends: `[N, G, T]` bool, as in `Feedback`, true on actions only.
+    components: `[N, G, K]` float32, as in `Feedback`, and 0 where not valid.
+    end_values: `[N, G]` float32, the critic's value after the last token of truncated
+      completions, 0 for finished ones; None for algorithms without such a bootstrap.
   """
 
   rewards: Array
@@ -120,6 +126,8 @@ class AdvantageInputs:
   greedy_rewards: Array | None = None
   step_rewards: Array | None = None
   step_ends: Array | None = None
+  components: Array | None = None
+  end_values: Array | None = None
 
 
 @flax.struct.dataclass
@@ -143,13 +151,17 @@ class Batch:
     ref_logp: `[N, G, T]` float32, log-probabilities (nats) under the reference policy;
       None without a reference.
     sampler_weights: `[N, G, T]` float32, weights that correct for a sampler whose
-      probabilities differ from the trainer's; 1 where the algorithm does not correct.
+      probabilities differ from the trainer's; 1 where the algorithm does not correct, and 0
+      outside of `surrogate_mask`.
+    surrogate_mask: `[N, G, T]` bool, tokens whose surrogate counts, a subset of
+      `loss_mask`; None for all of it.
     nll_weights: `[N, G, T]` float32, the weight of every token's negative log-likelihood;
       None for algorithms without that term.
     old_values: `[N, G, T]` float32, the critic's values before the update; None without a
       critic.
     targets: `[N, G, T]` float32, the critic's targets; None without a critic.
-    rollout_logp: `[N, G, T]` float32, `Rollout.logp` on the loss mask, for metrics.
+    rollout_logp: `[N, G, T]` float32, `Rollout.logp` on the loss mask, for metrics and for
+      surrogates anchored at the sampler's policy.
     experts: experts that computed the tokens in the sampler; see `Rollout`.
   """
 
@@ -170,6 +182,7 @@ class Batch:
   targets: Array | None = None
   rollout_logp: Array | None = None
   experts: ExpertChoices | None = None
+  surrogate_mask: Array | None = None
 
 
 @flax.struct.dataclass
@@ -261,6 +274,16 @@ class CompletionFilterFn(Protocol):
   """
 
   def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array: ...
+
+
+class TokenFilterFn(Protocol):
+  """Selects the tokens whose surrogate counts, `[N, G, T]` bool.
+
+  `entropies` is `[N, G, T]` entropies of the policy that the update starts from, in nats,
+  and `mask` is the loss mask.
+  """
+
+  def __call__(self, entropies: Array, mask: Array) -> Array: ...
 
 
 class SamplerCorrectionFn(Protocol):

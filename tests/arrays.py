@@ -34,13 +34,14 @@ def multi_turn(n: int = 4, group: int = 4, length: int = 9, seed: int = 0) -> Ro
 
 
 def feedback(n: int = 4, group: int = 4, length: int = 6, seed: int = 0) -> Feedback:
-  """Rewards of a few levels, all valid, with greedy and step rewards."""
+  """Rewards of a few levels, all valid, with greedy and step rewards and two scores."""
   rng = np.random.default_rng(seed)
   rewards = rng.choice([0.0, 0.5, 1.0], (n, group)).astype(np.float32)
   greedy = rng.choice([0.0, 1.0], n).astype(np.float32)
   steps = rng.choice([0.0, 1.0], (n, group, length)).astype(np.float32)
   ends = rng.random((n, group, length)) < 0.5
-  arrays = (rewards, np.ones((n, group), bool), greedy, steps * ends, ends)
+  scores = rng.choice([0.0, 1.0], (n, group, 2)).astype(np.float32)
+  arrays = (rewards, np.ones((n, group), bool), greedy, steps * ends, ends, scores)
   return Feedback(*map(jnp.asarray, arrays))
 
 

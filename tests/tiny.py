@@ -81,6 +81,7 @@ def actor(config: RunConfig, sampler, runner, next_prompts, reward_model=None) -
     dynamic_sampling=config.algorithm.dynamic_sampling,
     greedy_baseline=config.algorithm.greedy_baseline,
     step_reward=config.step_reward,
+    components=config.algorithm.components,
     reward_model=reward_model,
   )
 

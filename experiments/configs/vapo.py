@@ -19,4 +19,4 @@ from pgax import algorithms
 
 def get_config() -> ConfigDict:
   """Makes the config."""
-  return _arithmetic.get_config("vapo", entry(algorithms.vapo, alpha=0.5))
+  return _arithmetic.get_config("vapo", entry(algorithms.vapo, pretraining=10, alpha=0.5))

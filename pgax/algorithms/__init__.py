@@ -1,13 +1,16 @@
 """Algorithms as values: `Algorithm`, its parts, and one function for every preset."""
 
 from pgax.algorithms import checks, filters, parts, presets
+from pgax.algorithms.config import UpdateConfig
 from pgax.algorithms.loss import LossSums, loss
 from pgax.algorithms.prepare import prepare
 from pgax.algorithms.presets import *
+from pgax.algorithms.remarks import single_step_remark
 from pgax.algorithms.spec import (
   Algorithm,
   CriticSpec,
   DynamicSampling,
+  EntropyBonus,
   KLPenalty,
   MovingAverage,
   PositiveNLL,
@@ -17,15 +20,18 @@ __all__ = [
   "Algorithm",
   "CriticSpec",
   "DynamicSampling",
+  "EntropyBonus",
   "KLPenalty",
   "LossSums",
   "MovingAverage",
   "PositiveNLL",
+  "UpdateConfig",
   "checks",
   "filters",
   "loss",
   "parts",
   "prepare",
   "presets",
+  "single_step_remark",
   *presets.__all__,
 ]

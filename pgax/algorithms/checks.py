@@ -35,7 +35,9 @@ def trace(
   completion = (prompts, group, completion_length)
   floats = jax.ShapeDtypeStruct(completion, jnp.float32)
   rollout = _rollout(completion, prompt_length)
-  feedback = _feedback(completion, algorithm.greedy_baseline, step_rewards)
+  feedback = _feedback(
+    completion, algorithm.greedy_baseline, step_rewards, len(algorithm.components)
+  )
 
   def prepare_and_loss(rollout, feedback, logp):
     values = logp if algorithm.critic else None
@@ -47,8 +49,11 @@ def trace(
       logp if algorithm.needs_reference else None,
       baseline=algorithm.baseline.init() if algorithm.baseline else None,
       values=values,
+      end_values=logp[..., 0] if algorithm.bootstraps else None,
+      entropy=logp if algorithm.token_filter else None,
     )
-    return loss(algorithm, logp, batch, outputs=values)
+    entropy = logp if algorithm.entropy else None
+    return loss(algorithm, logp, batch, outputs=values, entropy=entropy)
 
   jax.eval_shape(prepare_and_loss, rollout, feedback, floats)
 
@@ -75,7 +80,7 @@ def unused_inputs(
     step_rewards: whether steps of completions are rewarded.
 
   Returns:
-    Those of `step_rewards`, `baseline` and `greedy_baseline` that are unused.
+    Those of `step_rewards`, `baseline`, `greedy_baseline` and `components` that are unused.
   """
   shapes = (prompts, group, prompt_length, completion_length)
   without = {}  # the algorithm without an input, and whether steps are rewarded then
@@ -86,6 +91,8 @@ def unused_inputs(
   if algorithm.greedy_baseline:
     changed = dataclasses.replace(algorithm, greedy_baseline=False)
     without["greedy_baseline"] = (changed, step_rewards)
+  if algorithm.components:
+    without["components"] = (dataclasses.replace(algorithm, components=()), step_rewards)
   return [
     name for name, (changed, steps) in without.items() if _traces(changed, shapes, steps)
   ]
@@ -117,10 +124,13 @@ def _rollout(completion: tuple[int, ...], prompt_length: int) -> Rollout:
   )
 
 
-def _feedback(completion: tuple[int, ...], greedy: bool, step_rewards: bool) -> Feedback:
+def _feedback(
+  completion: tuple[int, ...], greedy: bool, step_rewards: bool, components: int
+) -> Feedback:
   """The shapes of a rollout's feedback."""
   prompts, group = completion[:1], completion[:-1]
   steps = jax.ShapeDtypeStruct(completion, jnp.float32)
+  scores = jax.ShapeDtypeStruct((*group, components), jnp.float32)
   ends = jax.ShapeDtypeStruct(completion, jnp.bool_)
   return Feedback(
     rewards=jax.ShapeDtypeStruct(group, jnp.float32),
@@ -128,4 +138,5 @@ def _feedback(completion: tuple[int, ...], greedy: bool, step_rewards: bool) -> 
     greedy_rewards=jax.ShapeDtypeStruct(prompts, jnp.float32) if greedy else None,
     step_rewards=steps if step_rewards else None,
     step_ends=ends if step_rewards else None,
+    components=scores if components else None,
   )

@@ -20,6 +20,7 @@ class LossSums(NamedTuple):
     kl: `sum(weights * estimator)` of a KL penalty in the loss, without its coefficient.
     nll: `sum(nll_weights * -logp)`, its coefficient included.
     value: `sum(weights * value loss)`, without its coefficient.
+    entropy: `sum(weights * entropy)` of an entropy bonus, without its coefficient.
     clipped_low: number of tokens at which the clip acts and whose own ratio is below 1.
     clipped_high: number of all other tokens at which the clip acts.
     kl_old: sum over tokens of `k3(old_logp, logp)`, the divergence from the old policy.
@@ -29,6 +30,7 @@ class LossSums(NamedTuple):
   kl: Array
   nll: Array
   value: Array
+  entropy: Array
   clipped_low: Array
   clipped_high: Array
   kl_old: Array
@@ -56,13 +58,15 @@ def loss(
   batch: Batch,
   kl_coef: Array | float = 0.0,
   outputs: Array | None = None,
+  entropy: Array | None = None,
+  entropy_coef: Array | float = 0.0,
 ) -> tuple[Array, LossSums]:
   """Computes the loss of a batch or of a part of one; losses of parts add up.
 
-  `sum(weights * (sampler_weights * surrogate + kl_coef * kl + coef * value))` minus
-  `sum(nll_weights * logp)`; each term only where the algorithm has it. `logp` and
-  `outputs` are differentiated, the batch is data. Without `batch.old_logp` the policy is
-  its own old policy: the ratio is 1, and has a gradient.
+  `sum(weights * (sampler_weights * surrogate + kl_coef * kl + coef * value - entropy_coef *
+  entropy))` minus `sum(nll_weights * logp)`; each term only where the algorithm has it.
+  `logp`, `outputs` and `entropy` are differentiated, the batch is data. Without
+  `batch.old_logp` the policy is its own old policy: the ratio is 1, and has a gradient.
 
   Args:
     algorithm: the algorithm.
@@ -70,12 +74,15 @@ def loss(
     batch: a batch from `prepare`, or a part of it along axis 0.
     kl_coef: coefficient of a KL penalty in the loss.
     outputs: `[N, G, T]` outputs of the critic's head; None without a critic.
+    entropy: `[N, G, T]` entropies of the policy, nats; None without an entropy bonus.
+    entropy_coef: coefficient of the entropy bonus.
 
   Returns:
     The scalar loss and its `LossSums`.
 
   Raises:
-    ValueError: if the algorithm has a critic and `outputs` is None.
+    ValueError: if the algorithm has a critic and `outputs` is None, or an entropy bonus and
+      `entropy` is None.
   """
   mask = batch.loss_mask
   logp = select(logp, mask)
@@ -88,7 +95,7 @@ def loss(
     return masked_sum(batch.weights * terms, mask)
 
   total = policy = weighted(batch.sampler_weights * surrogate.loss)
-  divergence = nll = value = jnp.float32(0)
+  divergence = nll = value = bonus = jnp.float32(0)
   if algorithm.kl is not None and algorithm.kl.placement == "loss":
     divergence = weighted(_divergence(algorithm.kl, logp, batch))
     total = total + kl_coef * divergence
@@ -98,6 +105,11 @@ def loss(
   if algorithm.critic is not None:
     value = weighted(_value_loss(algorithm.critic, outputs, batch))
     total = total + algorithm.critic.coef * value
+  if algorithm.entropy is not None:
+    if entropy is None:
+      raise ValueError("entropy is None; the algorithm has an entropy bonus and needs it")
+    bonus = weighted(entropy)
+    total = total - entropy_coef * bonus
   below = logp < batch.old_logp
   kl_old = kl.k3(batch.old_logp, jax.lax.stop_gradient(logp))
   return total, LossSums(
@@ -105,6 +117,7 @@ def loss(
     divergence,
     nll,
     value,
+    bonus,
     masked_sum(surrogate.clipped & below, mask),
     masked_sum(surrogate.clipped & ~below, mask),
     masked_sum(kl_old, mask),

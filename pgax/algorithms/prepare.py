@@ -19,6 +19,8 @@ def prepare(
   kl_coef: Array | float = 0.0,
   baseline: Array | None = None,
   values: Array | None = None,
+  end_values: Array | None = None,
+  entropy: Array | None = None,
 ) -> Batch:
   """Turns a rollout and its rewards into a training batch.
 
@@ -37,6 +39,10 @@ def prepare(
     kl_coef: coefficient of a KL penalty in the reward.
     baseline: scalar, the moving average before this step; None without one.
     values: `[N, G, T]` the critic's values before the update; None without a critic.
+    end_values: `[N, G]` its values after the last token; may be None unless the critic has
+      `bootstrap_truncated`.
+    entropy: `[N, G, T]` entropies of the policy before the update, nats; may be None unless
+      the algorithm has a `token_filter`.
 
   Returns:
     A `Batch`, 0 outside of its loss mask.
@@ -44,12 +50,16 @@ def prepare(
   Raises:
     ValueError: if an input that the algorithm needs is None.
   """
-  _check_given(algorithm, old_logp, ref_logp)
+  _check_given(algorithm, old_logp, ref_logp, end_values, entropy)
   _check_shapes(rollout, feedback, old_logp, ref_logp)
   inputs = _advantage_inputs(
     algorithm, rollout, feedback, old_logp, ref_logp, kl_coef, baseline, values
   )
+  if algorithm.bootstraps:
+    truncated = inputs.valid & ~rollout.finished
+    inputs = inputs.replace(end_values=select(end_values, truncated))
   mask = _loss_mask(algorithm, rollout, feedback, inputs)
+  surrogate_mask = _surrogate_mask(algorithm, entropy, mask)
   targets = algorithm.critic.target(inputs) if algorithm.critic is not None else None
   return Batch(
     prompt_tokens=rollout.prompt_tokens,
@@ -63,7 +73,8 @@ def prepare(
     weights=algorithm.aggregation(mask),
     old_logp=_select_given(old_logp, mask),
     ref_logp=_select_given(ref_logp, mask),
-    sampler_weights=_sampler_weights(algorithm, rollout, old_logp, mask),
+    sampler_weights=_sampler_weights(algorithm, rollout, old_logp, mask, surrogate_mask),
+    surrogate_mask=surrogate_mask,
     nll_weights=_nll_weights(algorithm.nll_loss, feedback, mask),
     old_values=_select_given(inputs.values, mask),
     targets=_select_given(targets, mask),
@@ -73,7 +84,11 @@ def prepare(
 
 
 def _check_given(
-  algorithm: Algorithm, old_logp: Array | None, ref_logp: Array | None
+  algorithm: Algorithm,
+  old_logp: Array | None,
+  ref_logp: Array | None,
+  end_values: Array | None,
+  entropy: Array | None,
 ) -> None:
   if algorithm.needs_old_logp and old_logp is None:
     raise ValueError(
@@ -86,6 +101,10 @@ def _check_given(
       f"ref_logp is None, but the algorithm needs it: kl is {algorithm.kl} and surrogate "
       f"is {algorithm.surrogate}"
     )
+  if algorithm.bootstraps and end_values is None:
+    raise ValueError("end_values is None, but critic.bootstrap_truncated is True")
+  if algorithm.token_filter is not None and entropy is None:
+    raise ValueError(f"entropy is None, but token_filter {algorithm.token_filter} reads it")
 
 
 def _check_shapes(
@@ -121,12 +140,25 @@ def _token_advantages(algorithm: Algorithm, inputs: AdvantageInputs, mask: Array
 
 
 def _sampler_weights(
-  algorithm: Algorithm, rollout: Rollout, old_logp: Array | None, mask: Array
+  algorithm: Algorithm,
+  rollout: Rollout,
+  old_logp: Array | None,
+  mask: Array,
+  surrogate_mask: Array | None,
 ) -> Array:
-  if algorithm.sampler_correction is None:
-    return jnp.ones(mask.shape, jnp.float32)
-  trainer, sampler = select(old_logp, mask), select(rollout.sample_logp, mask)
-  return select(algorithm.sampler_correction(trainer, sampler, mask), mask)
+  weights = jnp.ones(mask.shape, jnp.float32)
+  if algorithm.sampler_correction is not None:
+    trainer, sampler = select(old_logp, mask), select(rollout.sample_logp, mask)
+    weights = select(algorithm.sampler_correction(trainer, sampler, mask), mask)
+  return weights if surrogate_mask is None else select(weights, surrogate_mask)
+
+
+def _surrogate_mask(
+  algorithm: Algorithm, entropy: Array | None, mask: Array
+) -> Array | None:
+  if algorithm.token_filter is None:
+    return None
+  return algorithm.token_filter(select(entropy, mask), mask) & mask
 
 
 def _nll_weights(part: PositiveNLL | None, feedback: Feedback, mask: Array) -> Array | None:
@@ -151,6 +183,12 @@ def _advantage_inputs(
   if greedy is not None:
     valid = valid & jnp.isfinite(greedy)[..., None]
     greedy = select(jnp.asarray(greedy, jnp.float32), jnp.isfinite(greedy))
+  components = feedback.components if algorithm.components else None
+  if components is not None:
+    chex.assert_axis_dimension(components, -1, len(algorithm.components))
+    valid = valid & jnp.all(jnp.isfinite(components), axis=-1)
+    scored = jnp.broadcast_to(valid[..., None], components.shape)
+    components = select(jnp.asarray(components, jnp.float32), scored)
   mask = rollout.action_mask & valid[..., None]
   rewards = select(jnp.asarray(feedback.rewards, jnp.float32), valid)
   for shape in algorithm.shaping:
@@ -170,4 +208,5 @@ def _advantage_inputs(
     greedy_rewards=greedy,
     step_rewards=feedback.step_rewards,
     step_ends=None if ends is None else ends & mask,
+    components=components,
   )

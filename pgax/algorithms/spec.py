@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from pgax.algorithms.reference import reads_reference
 from pgax.errors import check_at_most
 from pgax.ops import advantages, kl
+from pgax.ops.entropy import AdaptiveController
 from pgax.types import (
   AdvantageFn,
   AggregationFn,
@@ -18,6 +19,7 @@ from pgax.types import (
   SamplerCorrectionFn,
   ShapingFn,
   SurrogateFn,
+  TokenFilterFn,
   ValueLossFn,
 )
 
@@ -80,12 +82,16 @@ class CriticSpec:
       does not trade off against the policy's loss; it scales the gradient before clipping.
     pretraining_steps: number of steps at the start of a run in which only the critic is
       trained, on rollouts of the frozen policy.
+    bootstrap_truncated: whether the critic's value after the last token of a truncated
+      completion is added to what follows that token; otherwise nothing follows it, as
+      after EOS.
   """
 
   target: AdvantageFn
   loss: ValueLossFn
   coef: float = 0.1
   pretraining_steps: int = 0
+  bootstrap_truncated: bool = False
 
   def __post_init__(self):
     if not 0 < self.coef < math.inf or self.pretraining_steps < 0:
@@ -93,6 +99,20 @@ class CriticSpec:
         f"coef is {self.coef} and pretraining_steps is {self.pretraining_steps}; coef must "
         "be positive and finite, pretraining_steps at least 0"
       )
+
+
+@dataclasses.dataclass(frozen=True)
+class EntropyBonus:
+  """An entropy bonus: `-coef * H_t` in the per-token loss, with the weights of the tokens.
+
+  `H_t` is the exact entropy of the policy before the token. Its gradient is that of the
+  entropy at the states that were sampled, not of how often the policy reaches them.
+
+  Attributes:
+    controller: gives the coefficient, which may be fixed or keep the entropy at a target.
+  """
+
+  controller: kl.FixedController | AdaptiveController
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +203,13 @@ class Algorithm:
     sampler_correction: computes token weights that correct for a sampler whose
       probabilities differ from the trainer's; None for no correction.
     nll_loss: negative log-likelihood of correct completions in the loss; None for none.
+    entropy: entropy bonus in the loss; None for none.
+    token_filter: selects the tokens whose surrogate counts; other terms of the loss and the
+      weights are unchanged. None selects all.
+    components: names of the scores of the reward function that the advantage reads one by
+      one; a completion without one of them is not valid.
+    target_kl: an update ends before the first optimizer step at which the mean `k3` of its
+      tokens from the old policy exceeds this, nats per token; infinity never ends it early.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass, each on a part of the prompts.
   """
@@ -199,6 +226,10 @@ class Algorithm:
   completion_filter: CompletionFilterFn | None = None
   sampler_correction: SamplerCorrectionFn | None = None
   nll_loss: PositiveNLL | None = None
+  entropy: EntropyBonus | None = None
+  token_filter: TokenFilterFn | None = None
+  components: tuple[str, ...] = ()
+  target_kl: float = math.inf
   epochs: int = 1
   minibatches: int = 1
 
@@ -209,6 +240,11 @@ class Algorithm:
         "least 1"
       )
     check_at_most(self, _MAX_PASSES, "epochs", "minibatches")
+    self._check_target_kl()
+    if isinstance(self.components, str) or len({*self.components}) < len(self.components):
+      raise ValueError(
+        f"components is {self.components!r}; it must be a tuple of different names"
+      )
     if not all(map(callable, self.shaping)):
       raise ValueError(f"shaping is {self.shaping!r}; it must be a tuple of functions")
     if self.greedy_baseline and self.shaping:
@@ -217,6 +253,38 @@ class Algorithm:
         "completions are not shaped, so the baseline would be in other units. Shape the "
         "rewards in the reward function"
       )
+
+  def _check_target_kl(self) -> None:
+    if not self.target_kl > 0:
+      raise ValueError(
+        f"target_kl is {self.target_kl}; it must be positive (infinity never stops)"
+      )
+    if not self.stops_early:
+      return
+    if self.epochs * self.minibatches == 1:
+      raise ValueError(
+        f"target_kl is {self.target_kl} and there is one optimizer step per rollout, which "
+        "starts from the old policy; raise epochs or minibatches"
+      )
+    if (
+      self.kl is not None
+      and self.kl.anchor == "old"
+      and isinstance(self.kl.controller, kl.AdaptiveController)
+    ):
+      raise ValueError(
+        f"target_kl is {self.target_kl} and the KL penalty adapts to the same divergence, "
+        "which would be that of an unfinished update; use one of the two"
+      )
+
+  @property
+  def bootstraps(self) -> bool:
+    """Whether the critic's value follows the last token of truncated completions."""
+    return self.critic is not None and self.critic.bootstrap_truncated
+
+  @property
+  def stops_early(self) -> bool:
+    """Whether an update may end before its last optimizer step."""
+    return self.target_kl < math.inf
 
   @property
   def needs_reference(self) -> bool:
@@ -229,9 +297,10 @@ class Algorithm:
     """Whether log-probabilities have to be computed before the update.
 
     A separate pass is unnecessary if there is one optimizer step per rollout and nothing
-    compares the policy with the reference or the sampler before it: the forward pass of the
-    loss then computes them.
+    compares the policy with the reference or the sampler before it, nor reads its entropy:
+    the forward pass of the loss then computes them.
     """
     in_reward = self.kl is not None and self.kl.placement == "reward"
     steps = self.epochs * self.minibatches
-    return steps > 1 or in_reward or self.sampler_correction is not None
+    filters = self.sampler_correction is not None or self.token_filter is not None
+    return steps > 1 or in_reward or filters

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 from jax.sharding import AxisType, Mesh
 
-from pgax.errors import UserError
+from pgax.errors import UserError, check_at_least
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,10 +15,16 @@ class MeshConfig:
   Attributes:
     fsdp: number of devices that a parameter's `embed` axis is split over.
     model: number of devices that heads, feed-forward and vocabulary are split over.
+    peak_flops: floating-point operations per second that a device is capable of, for
+      metrics; 0 takes those of known devices.
   """
 
   fsdp: int = 1
   model: int = 1
+  peak_flops: float = 0.0
+
+  def __post_init__(self):
+    check_at_least(self, 0, "peak_flops")
 
 
 def make_mesh(config: MeshConfig = MeshConfig()) -> Mesh:

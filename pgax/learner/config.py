@@ -86,8 +86,10 @@ class CriticConfig:
 
   Attributes:
     start: initial weights of the critic's decoder. `policy` copies the policy's at the end
-      of supervised training, `fresh` initializes new ones, and anything else is the folder
-      of another run, whose policy's weights are used. The head starts at zero.
+      of supervised training, and `fresh` initializes new ones. Anything else is a folder:
+      of another run, whose policy's weights are used, or of a reward model in transformers'
+      format. The head starts at zero, and from a reward model at its head, so that the
+      first values are its scores.
     optimizer: optimizer of the critic.
   """
 
@@ -97,7 +99,8 @@ class CriticConfig:
   def __post_init__(self):
     if not self.start:
       raise ValueError(
-        "critic.start is ''; it must be 'policy', 'fresh' or the folder of a run"
+        "critic.start is ''; it must be 'policy', 'fresh', or the folder of a run or of a "
+        "reward model"
       )
 
 

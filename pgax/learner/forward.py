@@ -139,6 +139,31 @@ def critic_outputs(
   )
 
 
+def critic_outputs_to_end(
+  critic: ScalarDecoder, params: PyTree, completions: Rollout | Batch
+) -> tuple[Array, Array]:
+  """Computes `critic_outputs`, and the output after the last token of each completion.
+
+  Args:
+    critic: module of the critic.
+    params: its parameters.
+    completions: prompts `[N, P]` and completions `[N, G, T]`.
+
+  Returns:
+    `[N, G, T]` and `[N, G]`, float32.
+  """
+  after = [(0, 0), (0, 0), (0, 1)]  # a place after the last token, which nothing attends to
+  longer = completions.replace(
+    tokens=jnp.pad(completions.tokens, after),
+    token_mask=jnp.pad(completions.token_mask, after),
+  )
+  outputs = critic_outputs(critic, params, longer)
+  index = jnp.arange(1, outputs.shape[-1])
+  end = jnp.max(jnp.where(completions.token_mask, index, 0), axis=-1)
+  last = jnp.take_along_axis(outputs, end[..., None], axis=-1)[..., 0]
+  return outputs[..., :-1], last
+
+
 def _chunked_logp(
   model: Decoder,
   params: PyTree,

@@ -47,6 +47,7 @@ def policy_objective(
   batch: Batch,
   kl_coef: Array,
   router_weights: Array | None = None,
+  entropy_coef: Array | float = 0.0,
 ) -> tuple[Array, tuple[StepSums, Array]]:
   """Computes the loss of a batch, or of a microbatch, by one forward pass.
 
@@ -58,6 +59,7 @@ def policy_objective(
     batch: a batch from `prepare`, or some of its prompts.
     kl_coef: coefficient of a KL penalty in the loss.
     router_weights: `[X]` from `routing.balance_weights`; None without that loss.
+    entropy_coef: coefficient of an entropy bonus.
 
   Returns:
     The loss, and the sums and log-probabilities `[N, G, T]` that it is made of.
@@ -71,7 +73,8 @@ def policy_objective(
   outputs = None
   if learner.critic:
     outputs = critic_outputs(learner.critic, trained.critic, batch)
-  total, terms = loss(learner.algorithm, logp, batch, kl_coef, outputs)
+  bonus = entropy if learner.algorithm.entropy else None
+  total, terms = loss(learner.algorithm, logp, batch, kl_coef, outputs, bonus, entropy_coef)
   balance = jnp.float32(0)
   if router_weights is not None:
     balance = jnp.sum(router_weights * load.probability)
@@ -87,6 +90,7 @@ def accumulate_gradients(
   batch: Batch,
   kl_coef: Array,
   router_weights: Array | None = None,
+  entropy_coef: Array | float = 0.0,
 ) -> tuple[Trained, StepSums, Array]:
   """Sums gradients over the microbatches of an optimizer step.
 
@@ -97,6 +101,7 @@ def accumulate_gradients(
     batch: batch of the optimizer step.
     kl_coef: coefficient of a KL penalty in the loss.
     router_weights: see `policy_objective`.
+    entropy_coef: see `policy_objective`.
 
   Returns:
     The gradient (`policy` is empty if only the critic is trained), the sums, and the
@@ -109,7 +114,7 @@ def accumulate_gradients(
 
   def add(total: tuple[Trained, StepSums], microbatch: Batch) -> tuple[tuple, Array]:
     (_, (sums, logp)), gradient = gradient_of(
-      trained, learner, params, base, microbatch, kl_coef, router_weights
+      trained, learner, params, base, microbatch, kl_coef, router_weights, entropy_coef
     )
     gradient = jax.tree.map(lambda x: x.astype(dtype), gradient)
     return jax.tree.map(jnp.add, total, (gradient, sums)), logp

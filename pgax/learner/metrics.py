@@ -1,5 +1,7 @@
 """Metrics computed inside the train step, keyed by their log names."""
 
+from collections.abc import Mapping
+
 import jax.numpy as jnp
 
 from pgax.algorithms import Algorithm, LossSums
@@ -8,8 +10,25 @@ from pgax.ops.masking import masked_mean
 from pgax.types import Array, Batch
 
 
+def mean_of_steps(x: Array, computed: Array | None) -> Array:
+  """Averages a number over the optimizer steps of an update.
+
+  Args:
+    x: `[K]`, a number of each step, 0 for those that were not computed.
+    computed: `[K]` bool, steps that were computed; None for all.
+
+  Returns:
+    A scalar.
+  """
+  return jnp.mean(x) if computed is None else jnp.sum(x) / jnp.sum(computed)
+
+
 def update_metrics(
-  algorithm: Algorithm, sums: LossSums, entropy: Array, tokens: Array
+  algorithm: Algorithm,
+  sums: LossSums,
+  entropy: Array,
+  tokens: Array,
+  computed: Array | None = None,
 ) -> dict[str, Array]:
   """Computes metrics of the optimizer steps of an update.
 
@@ -18,14 +37,15 @@ def update_metrics(
     sums: `[K]`, sums of each of the `K` optimizer steps.
     entropy: `[K]` sums of token entropies, in nats.
     tokens: number of trained tokens in all of these steps.
+    computed: see `mean_of_steps`.
 
   Returns:
     Scalars.
   """
   low, high, tokens = sums.clipped_low, sums.clipped_high, jnp.maximum(tokens, 1)
   metrics = {
-    "loss/policy": jnp.mean(sums.policy),
-    "loss/kl": jnp.mean(sums.kl),
+    "loss/policy": mean_of_steps(sums.policy, computed),
+    "loss/kl": mean_of_steps(sums.kl, computed),
     "entropy": jnp.sum(entropy) / tokens,
     "kl/old": jnp.sum(sums.kl_old) / tokens,
     "ratio/clip_fraction": jnp.sum(low + high) / tokens,
@@ -33,9 +53,11 @@ def update_metrics(
     "ratio/clip_high": jnp.sum(high) / tokens,
   }
   if algorithm.nll_loss is not None:
-    metrics["loss/imitation"] = jnp.mean(sums.nll)
+    metrics["loss/imitation"] = mean_of_steps(sums.nll, computed)
+  if algorithm.entropy is not None:
+    metrics["loss/entropy"] = mean_of_steps(sums.entropy, computed)
   if algorithm.critic is not None:
-    metrics["value/loss"] = jnp.mean(sums.value)
+    metrics["value/loss"] = mean_of_steps(sums.value, computed)
   return metrics
 
 
@@ -55,6 +77,7 @@ def batch_metrics(algorithm: Algorithm, batch: Batch, old_logp: Array) -> dict[s
   log_ratio = old_logp - batch.rollout_logp
   metrics = {
     "advantage/mean_abs": masked_mean(jnp.abs(batch.advantages), mask),
+    "advantage/std": standard_deviation(batch.advantages, mask),
     "ratio/first_step": jnp.where(
       jnp.any(mask), masked_mean(jnp.exp(log_ratio), mask), 1.0
     ),
@@ -63,8 +86,9 @@ def batch_metrics(algorithm: Algorithm, batch: Batch, old_logp: Array) -> dict[s
   if batch.ref_logp is not None:
     metrics["kl/ref"] = masked_mean(kl.k3(old_logp, batch.ref_logp), mask)
   if algorithm.sampler_correction is not None:
+    counted = mask if batch.surrogate_mask is None else batch.surrogate_mask
     metrics["correction/effective_sample_size"] = correction.effective_sample_size(
-      batch.sampler_weights, mask
+      batch.sampler_weights, counted
     )
   if algorithm.critic is not None:
     metrics |= {
@@ -72,6 +96,27 @@ def batch_metrics(algorithm: Algorithm, batch: Batch, old_logp: Array) -> dict[s
       "value/explained_variance": explained_variance(batch.old_values, batch.targets, mask),
     }
   return metrics
+
+
+def standard_deviation(x: Array, mask: Array) -> Array:
+  """Computes the population's standard deviation of `[...]` values on a mask."""
+  return jnp.sqrt(masked_mean(jnp.square(x - masked_mean(x, mask)), mask))
+
+
+def per_completion(metrics: Mapping[str, Array], mask: Array) -> dict[str, Array]:
+  """Turns divergences per token into divergences per completion.
+
+  Args:
+    metrics: metrics, some of them `kl/ref` and `kl/old`, means over tokens.
+    mask: `[N, G, T]` bool, the trained tokens.
+
+  Returns:
+    `kl/ref_completion` and `kl/old_completion`, in nats, where there is the other.
+  """
+  completions = jnp.sum(jnp.any(mask, axis=-1))
+  length = jnp.sum(mask) / jnp.maximum(completions, 1)
+  names = [name for name in ("kl/ref", "kl/old") if name in metrics]
+  return {f"{name}_completion": metrics[name] * length for name in names}
 
 
 def explained_variance(values: Array, targets: Array, mask: Array) -> Array:

@@ -11,7 +11,12 @@ import optax
 from pgax.algorithms import prepare
 from pgax.distributed.microbatches import join, split
 from pgax.learner.finite import all_finite, take_if
-from pgax.learner.forward import critic_outputs, policy_outputs
+from pgax.learner.forward import (
+  PolicyOutputs,
+  critic_outputs,
+  critic_outputs_to_end,
+  policy_outputs,
+)
 from pgax.learner.gradients import (
   StepSums,
   Trained,
@@ -19,7 +24,12 @@ from pgax.learner.gradients import (
   apply_update,
 )
 from pgax.learner.learner import Learner
-from pgax.learner.metrics import batch_metrics, update_metrics
+from pgax.learner.metrics import (
+  batch_metrics,
+  mean_of_steps,
+  per_completion,
+  update_metrics,
+)
 from pgax.learner.state import TrainState, step_keys
 from pgax.models import lora
 from pgax.models.routing import balance_weights, count_choices
@@ -47,6 +57,10 @@ class StepOutputs(NamedTuple):
     sums: sums over the tokens of the step's batch.
     norms: global norms of the gradients.
     skipped: bool, whether the step was not taken because something was not finite.
+    taken: bool, whether the step changed the parameters.
+    stopped: bool, whether the update ends here because of its divergence, untaken.
+    computed: bool, false for steps after that, all of whose outputs are 0.
+    tokens: number of trained tokens.
     logp: `[N, G, T]` log-probabilities before the step, in nats; None if a separate pass
       computed them.
   """
@@ -54,6 +68,10 @@ class StepOutputs(NamedTuple):
   sums: StepSums
   norms: Trained
   skipped: Array
+  taken: Array
+  stopped: Array
+  computed: Array
+  tokens: Array
   logp: Array | None
 
 
@@ -95,15 +113,21 @@ def policy_step(
   kl_coef = jnp.float32(0)
   if algorithm.kl:
     kl_coef = algorithm.kl.controller.value(state.kl_state)
+  entropy_coef = jnp.float32(0)
+  if algorithm.entropy:
+    entropy_coef = algorithm.entropy.controller.value(state.entropy_state)
   batch = make_batch(learner, state, rollout, feedback, kl_coef)
-  params, opt_state, outputs = update_epochs(learner, state, batch, kl_coef)
+  params, opt_state, outputs = update_epochs(learner, state, batch, kl_coef, entropy_coef)
   old_logp = outputs.logp[0] if batch.old_logp is None else batch.old_logp
   metrics = {
     "param_norm": optax.tree.norm(params.policy),
     "kl/coef": kl_coef,
-    **_step_metrics(learner, batch, outputs),
+    **_step_metrics(learner, outputs),
     **batch_metrics(algorithm, batch, old_logp),
   }
+  metrics |= per_completion(metrics, batch.loss_mask)
+  if algorithm.entropy:
+    metrics["entropy/coef"] = entropy_coef
   if learner.critic:
     metrics["value/param_norm"] = optax.tree.norm(params.critic)
   state = state.advance(
@@ -111,7 +135,7 @@ def policy_step(
     opt_state=opt_state.policy,
     critic_params=params.critic,
     critic_opt_state=opt_state.critic,
-    **_controller_states(learner, state, batch, outputs.sums, old_logp),
+    **_controller_states(learner, state, batch, outputs, old_logp),
   )
   return state, Update(metrics, batch.advantages)
 
@@ -140,15 +164,17 @@ def make_batch(
   def by_microbatch(function: Callable[[Rollout], Array]) -> Array:
     return join(jax.lax.map(function, split(rollout, learner.config.microbatches)))
 
-  def logp_under(trained: PyTree, replay: bool) -> Array:
+  def outputs_under(
+    trained: PyTree, replay: bool, read: Callable[[PolicyOutputs], PyTree]
+  ) -> PyTree:
     params = lora.attach(learner.lora, state.base, trained)
     temperature, chunk = learner.temperature, learner.config.logit_chunk
 
-    def logp(part: Rollout) -> Array:
+    def outputs(part: Rollout) -> PyTree:
       experts = part.experts if replay else None
-      return policy_outputs(learner.model, params, part, temperature, chunk, experts).logp
+      return read(policy_outputs(learner.model, params, part, temperature, chunk, experts))
 
-    return by_microbatch(logp)
+    return by_microbatch(outputs)
 
   replay = learner.config.router_replay
   if learner.config.needs_experts and rollout.experts is None:
@@ -156,35 +182,52 @@ def make_batch(
       "rollout.experts is None; learner.router_aux_coef and learner.router_replay need "
       "them, from a decoder with experts and a sampler with record_experts"
     )
-  values = None
+  old_logp = entropy = values = end_values = ref_logp = None
+  if algorithm.token_filter:
+    old_logp, entropy = outputs_under(state.params, replay, lambda x: (x.logp, x.entropy))
+  elif algorithm.needs_old_logp:
+    old_logp = outputs_under(state.params, replay, lambda x: x.logp)
+  if learner.has_reference:  # its router chooses on its own
+    ref_logp = outputs_under(state.ref_params, False, lambda x: x.logp)
   if learner.critic:
-    outputs = by_microbatch(
-      lambda part: critic_outputs(learner.critic, state.critic_params, part)
+    forward = critic_outputs_to_end if algorithm.bootstraps else critic_outputs
+    values = jax.tree.map(
+      algorithm.critic.loss.values,
+      by_microbatch(lambda part: forward(learner.critic, state.critic_params, part)),
     )
-    values = algorithm.critic.loss.values(outputs)
+    values, end_values = values if algorithm.bootstraps else (values, None)
   return prepare(
     algorithm,
     rollout,
     feedback,
-    logp_under(state.params, replay) if algorithm.needs_old_logp else None,
-    # The reference's router chooses on its own.
-    logp_under(state.ref_params, replay=False) if learner.has_reference else None,
+    old_logp,
+    ref_logp,
     kl_coef=kl_coef,
     baseline=state.baseline_state if algorithm.baseline else None,
     values=values,
+    end_values=end_values,
+    entropy=entropy,
   )
 
 
 def update_epochs(
-  learner: Learner, state: TrainState, batch: Batch, kl_coef: Array
+  learner: Learner,
+  state: TrainState,
+  batch: Batch,
+  kl_coef: Array,
+  entropy_coef: Array | float = 0.0,
 ) -> tuple[Trained, Trained, StepOutputs]:
   """Runs all optimizer steps of an update: every minibatch of every epoch.
+
+  With a `target_kl` the update ends at the first minibatch whose mean divergence from the
+  old policy exceeds it: that step is not taken, and later ones are not computed.
 
   Args:
     learner: model, algorithm and settings.
     state: state before the update.
     batch: batch of the whole update.
     kl_coef: coefficient of a KL penalty in the loss.
+    entropy_coef: coefficient of an entropy bonus.
 
   Returns:
     Parameters, optimizer states, and the stacked outputs of the optimizer steps.
@@ -205,24 +248,50 @@ def update_epochs(
     # With one minibatch the order can't matter.
     minibatch = scaled if count == 1 else jax.tree.map(lambda x: x[rows], scaled)
     gradient, sums, logp = accumulate_gradients(
-      learner, params, state.base, minibatch, kl_coef, router_weights
+      learner, params, state.base, minibatch, kl_coef, router_weights, entropy_coef
     )
-    has_tokens = jnp.any(minibatch.loss_mask)
-    *carry, skipped = apply_update(
-      learner, gradient, params, opt_state, sums.loss, has_tokens
+    tokens, stopped = jnp.sum(minibatch.loss_mask), jnp.bool_(False)
+    if algorithm.stops_early:
+      stopped = sums.terms.kl_old > algorithm.target_kl * tokens
+    applies = (tokens > 0) & ~stopped
+    *carry, skipped = apply_update(learner, gradient, params, opt_state, sums.loss, applies)
+    return tuple(carry), StepOutputs(
+      sums=sums,
+      norms=Trained(*map(optax.tree.norm, gradient)),
+      skipped=skipped,
+      taken=applies & ~skipped,
+      stopped=stopped,
+      computed=jnp.bool_(True),
+      tokens=tokens,
+      logp=logp if batch.old_logp is None else None,
     )
-    norms = Trained(*map(optax.tree.norm, gradient))
-    kept_logp = logp if batch.old_logp is None else None
-    return tuple(carry), StepOutputs(sums, norms, skipped, kept_logp)
 
   keys = jax.random.split(key, algorithm.epochs)
   orders = jax.vmap(lambda k: jax.random.permutation(k, prompts))(keys)
   params = Trained(state.params, state.critic_params)
   opt_state = Trained(state.opt_state, state.critic_opt_state)
-  carry, outputs = jax.lax.scan(
-    optimizer_step, (params, opt_state), orders.reshape(-1, prompts // count)
-  )
+  orders = orders.reshape(-1, prompts // count)
+  if not algorithm.stops_early:
+    carry, outputs = jax.lax.scan(optimizer_step, (params, opt_state), orders)
+    return *carry, outputs
+  start = (params, opt_state), jnp.bool_(False)
+  (carry, _), outputs = jax.lax.scan(_until_stopped(optimizer_step), start, orders)
   return *carry, outputs
+
+
+def _until_stopped(optimizer_step: Callable) -> Callable:
+  """Wraps a step of a scan so that nothing is computed once one of them has stopped."""
+
+  def step(carry: tuple[PyTree, Array], rows: Array) -> tuple:
+    trained, stopped = carry
+    _, shapes = jax.eval_shape(optimizer_step, trained, rows)
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    trained, outputs = jax.lax.cond(
+      stopped, lambda: (trained, nothing), lambda: optimizer_step(trained, rows)
+    )
+    return (trained, stopped | outputs.stopped), outputs
+
+  return step
 
 
 def _router_weights(learner: Learner, batch: Batch) -> Array | None:
@@ -240,27 +309,39 @@ def _router_weights(learner: Learner, batch: Batch) -> Array | None:
   return balance_weights(chosen, tokens) * learner.algorithm.minibatches
 
 
-def _step_metrics(learner: Learner, batch: Batch, outputs: StepOutputs) -> dict[str, Array]:
-  sums, tokens = outputs.sums, jnp.sum(batch.loss_mask) * learner.algorithm.epochs
+def _step_metrics(learner: Learner, outputs: StepOutputs) -> dict[str, Array]:
+  sums, tokens, algorithm = outputs.sums, jnp.sum(outputs.tokens), learner.algorithm
+  computed = outputs.computed if algorithm.stops_early else None
   metrics = {
-    "loss": jnp.mean(sums.loss),
-    "grad_norm": jnp.mean(outputs.norms.policy),
+    "loss": mean_of_steps(sums.loss, computed),
+    "grad_norm": mean_of_steps(outputs.norms.policy, computed),
     "update/skipped": jnp.sum(outputs.skipped),
-    **update_metrics(learner.algorithm, sums.terms, sums.entropy, tokens),
+    "update/optimizer_steps": jnp.sum(outputs.taken),
+    **update_metrics(algorithm, sums.terms, sums.entropy, tokens, computed),
   }
   if learner.config.router_aux_coef:
-    metrics["loss/router_balance"] = jnp.mean(sums.balance)
+    metrics["loss/router_balance"] = mean_of_steps(sums.balance, computed)
   if learner.critic:
-    metrics["value/grad_norm"] = jnp.mean(outputs.norms.critic)
+    metrics["value/grad_norm"] = mean_of_steps(outputs.norms.critic, computed)
   return metrics
 
 
 def _controller_states(
-  learner: Learner, state: TrainState, batch: Batch, sums: StepSums, old_logp: Array
+  learner: Learner,
+  state: TrainState,
+  batch: Batch,
+  outputs: StepOutputs,
+  old_logp: Array,
 ) -> dict[str, PyTree]:
-  """The next states of KL controller and baseline, by their fields of `TrainState`."""
+  """The next states of controllers and baseline, by their fields of `TrainState`."""
   penalty, baseline = learner.algorithm.kl, learner.algorithm.baseline
-  states = {}
+  states, sums, bonus = {}, outputs.sums, learner.algorithm.entropy
+  if bonus and learner.learn_policy:
+    entropy = jnp.sum(sums.entropy) / jnp.maximum(jnp.sum(outputs.tokens), 1)
+    count = jnp.sum(lengths(batch.loss_mask) > 0)
+    entropy_state = bonus.controller.update(state.entropy_state, entropy, count)
+    known = all_finite(entropy) & (count > 0)
+    states["entropy_state"] = take_if(known, entropy_state, state.entropy_state)
   if penalty and learner.learn_policy:  # a frozen policy gives a controller no signal
     if penalty.anchor == "reference":
       divergence = masked_sum(kl.k1(old_logp, batch.ref_logp), batch.loss_mask)

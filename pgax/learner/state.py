@@ -44,6 +44,7 @@ class TrainState:
     ref_params: the same parameters of the frozen reference policy.
     opt_state: state of the policy's optimizer.
     kl_state: state of the KL controller.
+    entropy_state: state of the controller of an entropy bonus.
     baseline_state: state of the algorithm's baseline.
     critic_params: parameters of the critic.
     critic_opt_state: state of the critic's optimizer.
@@ -58,6 +59,7 @@ class TrainState:
   ref_params: PyTree
   opt_state: PyTree
   kl_state: PyTree
+  entropy_state: PyTree
   baseline_state: PyTree
   critic_params: PyTree
   critic_opt_state: PyTree
@@ -120,6 +122,7 @@ def _init(key: Array, learner: Learner) -> TrainState:
     ref_params=_reference(learner, params),
     opt_state=learner.optimizer.init(params),
     kl_state=algorithm.kl.controller.init() if algorithm.kl else (),
+    entropy_state=algorithm.entropy.controller.init() if algorithm.entropy else (),
     baseline_state=algorithm.baseline.init() if algorithm.baseline else (),
     critic_params=critic_params,
     critic_opt_state=learner.critic_optimizer.init(critic_params) if critic else (),
@@ -214,6 +217,11 @@ def with_policy(state: TrainState, learner: Learner, params: PyTree) -> TrainSta
   """
   field = "base" if learner.lora.rank else "params"  # fresh adapters change nothing
   return state.replace(**{field: _as_dtypes_of(getattr(state, field), params)})
+
+
+def with_critic(state: TrainState, params: PyTree) -> TrainState:
+  """Replaces the critic of a fresh state, head included, by parameters of another."""
+  return state.replace(critic_params=_as_dtypes_of(state.critic_params, params))
 
 
 def _as_dtypes_of(like: PyTree, params: PyTree) -> PyTree:

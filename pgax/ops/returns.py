@@ -99,6 +99,33 @@ def discounted_returns(rewards: Array, mask: Array, discount: Array | float = 1.
   return _accumulate(rewards, mask, _decay("discount", discount, mask))
 
 
+def total_return(rewards: Array, mask: Array, discount: Array | float = 1.0) -> Array:
+  """The return of the whole sequence, the same at each of its tokens.
+
+  `G = sum_t discount**t r_t`, with `t` the number of actions before. As a weight of the
+  policy gradient it has the expectation of the reward to go, and more variance: rewards
+  before an action do not depend on it. Source: Williams 1992.
+
+  Args:
+    rewards: `[..., T]` token rewards.
+    mask: `[..., T]` bool or 0/1, the actions.
+    discount: discount of future rewards, a scalar or `[...]`.
+
+  Returns:
+    `[..., T]` float32, 0 where masked.
+
+  Example:
+    >>> rewards, mask = jnp.array([1.0, 9.0, 1.0]), jnp.array([1, 0, 1])  # with a gap
+    >>> print(returns.total_return(rewards, mask, discount=0.5))
+    [1.5 0.  1.5]
+  """
+  to_go = discounted_returns(rewards, mask, discount)
+  mask = jnp.asarray(mask, bool)
+  first = jnp.argmax(mask, axis=-1)[..., None]  # 0 without actions, where `to_go` is 0
+  total = jnp.take_along_axis(to_go, first, axis=-1)
+  return select(jnp.broadcast_to(total, mask.shape), mask)
+
+
 def td_errors(
   rewards: Array,
   values: Array,

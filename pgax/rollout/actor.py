@@ -18,7 +18,12 @@ from pgax.rollout.experience import Experience, ScoredRollout, take_prompts
 from pgax.rollout.metrics import Stopwatch, rollout_metrics
 from pgax.rollout.reward_model import RewardModel
 from pgax.rollout.sampler import Sampler
-from pgax.rollout.scoring import RewardResults, check_scored, score_rollout
+from pgax.rollout.scoring import (
+  RewardResults,
+  check_scored,
+  score_components,
+  score_rollout,
+)
 from pgax.rollout.step_rewards import step_rewards
 from pgax.sampling import prompt_keys
 from pgax.types import Array, Feedback, PyTree, Rollout, StepRewardFn
@@ -45,6 +50,7 @@ class Actor:
       None uses one batch as it is.
     greedy_baseline: whether to decode and score each prompt greedily as well.
     step_reward: step reward function; None without step rewards.
+    components: names of the scores that the algorithm reads one by one; usually none.
     reward_model: learned reward model added to the reward function; None without one.
   """
 
@@ -56,6 +62,7 @@ class Actor:
   dynamic_sampling: DynamicSampling | None = None
   greedy_baseline: bool = False
   step_reward: StepRewardFn | None = None
+  components: tuple[str, ...] = ()
   reward_model: RewardModel | None = None
 
   def __call__(self, params: PyTree, key: Array) -> Experience:
@@ -74,7 +81,7 @@ class Actor:
     batches, informative = self._sample_batches(params, key, times)
     sampled = batches[0] if len(batches) == 1 else ScoredRollout.concatenate(batches)
     check_scored(sampled.results, self.scoring.max_unscorable)
-    metrics = rollout_metrics(sampled.rollout, sampled.results)
+    metrics = rollout_metrics(sampled.rollout, sampled.results, sampled.prompts.examples)
     selected, empty = sampled, np.zeros(self.sampling.prompts_per_step, bool)
     if self.dynamic_sampling:
       rows, empty = _fill(informative, self.sampling.prompts_per_step)
@@ -187,6 +194,7 @@ class Actor:
       greedy_rewards=selected.greedy_rewards,
       step_rewards=rewards,
       step_ends=ends,
+      components=score_components(results, self.components) if self.components else None,
     )
 
 

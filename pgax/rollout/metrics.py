@@ -2,21 +2,26 @@
 
 import math
 import time
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from pgax.algorithms import filters
+from pgax.data.mixture import NAME as MIXTURE
 from pgax.rollout.scoring import RewardResults, failures
-from pgax.types import PyTree, Rollout
+from pgax.types import Example, PyTree, Rollout
 
 
-def rollout_metrics(rollout: Rollout, results: RewardResults) -> dict[str, float]:
+def rollout_metrics(
+  rollout: Rollout, results: RewardResults, examples: Sequence[Example] = ()
+) -> dict[str, float]:
   """Computes metrics of a scored rollout.
 
   Args:
     rollout: the completions.
     results: results of the reward function.
+    examples: the `N` problems; those of a mixture have the rewards of each task reported.
 
   Returns:
     Scalars; `unscorable/REASON` is a number of completions. Reward statistics are over the
@@ -31,14 +36,23 @@ def rollout_metrics(rollout: Rollout, results: RewardResults) -> dict[str, float
     "reward/std": scored.std(),
     "reward/unscorable": 1.0 - valid.mean(),
     "groups/zero_variance": 1.0 - filters.informative(rewards, valid).mean(),
+    "groups/all_right": np.mean((results.right | ~valid).all(-1) & valid.any(-1)),
+    "groups/all_wrong": np.mean(~results.right.any(-1) & valid.any(-1)),
     "length/mean": mask.sum(-1).mean(),
+    "length/right": _finite_mean(np.where(results.right, mask.sum(-1), np.nan)),
+    "length/wrong": _finite_mean(np.where(valid & ~results.right, mask.sum(-1), np.nan)),
     "length/truncated": 1.0 - finished.mean(),
   }
   metrics = {name: float(value) for name, value in metrics.items()}
   metrics["tokens/generated"] = int(mask.sum())
   metrics["completions/generated"] = rewards.size
   metrics |= {f"unscorable/{reason}": n for reason, n in failures(results).items()}
-  return metrics | {f"reward/{name}": _finite_mean(x) for name, x in results.scores.items()}
+  metrics |= {f"reward/{name}": _finite_mean(x) for name, x in results.scores.items()}
+  tasks = np.array([example.metadata.get(MIXTURE, "") for example in examples])
+  for task in sorted({*tasks.tolist()} - {""}):
+    of_task = (tasks == task)[:, None] & valid
+    metrics[f"reward/task/{task}"] = _finite_mean(np.where(of_task, rewards, np.nan))
+  return metrics
 
 
 def _finite_mean(values: np.ndarray) -> float:

@@ -193,6 +193,30 @@ def check_outcome(outcome: Outcome) -> None:
     )
 
 
+def score_components(results: RewardResults, names: Sequence[str]) -> np.ndarray:
+  """Stacks named scores, for algorithms that read them one by one.
+
+  Args:
+    results: results of the reward function.
+    names: names of the scores; `reward` is the reward.
+
+  Returns:
+    `[N, G, K]` float32, nan where a completion has no such score.
+
+  Raises:
+    UserError: if no completion has a score of one of the names.
+  """
+  scores = results.scores | {"reward": results.rewards}
+  for name in names:
+    if name not in scores and results.valid.any():
+      raise UserError(
+        f"components has {name!r}, which the reward function did not return; its scores "
+        f"are {', '.join(sorted(scores))}"
+      )
+  missing = np.full(results.rewards.shape, np.nan, np.float32)
+  return np.stack([scores.get(name, missing) for name in names], axis=-1)
+
+
 def check_scored(results: RewardResults, max_unscorable: float) -> None:
   """Stops a run if too many completions could not be scored.
 

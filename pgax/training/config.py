@@ -3,6 +3,7 @@
 import dataclasses
 
 from pgax.algorithms import Algorithm
+from pgax.algorithms.config import UpdateConfig
 from pgax.data.config import DataConfig
 from pgax.data.preferences import Preferences
 from pgax.data.task import Task
@@ -65,6 +66,8 @@ class RunConfig:
     critic: critic settings.
     lora: adapters of the policy. With a rank above 0 only adapters are trained, in every
       stage, over a frozen base that policy and reference share; exports have them merged.
+    update: parts added to the algorithm's update, such as an entropy bonus. The attribute
+      `algorithm` has them.
     learner: how updates are computed.
     supervised: supervised training before reinforcement learning.
     model_path: directory of a model in transformers' format to start from, whose
@@ -96,6 +99,7 @@ class RunConfig:
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
   lora: LoraConfig = LoraConfig()
+  update: UpdateConfig = UpdateConfig()
   learner: LearnerConfig = LearnerConfig()
   supervised: SupervisedConfig = SupervisedConfig()
   model_path: str = ""
@@ -121,6 +125,7 @@ class RunConfig:
         raise ValueError(f"{field.name} is {value!r}; it must be of type {cls.__name__}")
     check_at_least(self, 0, "seed", "steps")
     check_at_least(self, 1, "samples_every", "max_skipped")
+    object.__setattr__(self, "algorithm", self.update.added_to(self.algorithm))
     if self.model_path and self.init_from_run:
       raise ValueError(
         f"model.path is {self.model_path!r} and init_from_run is {self.init_from_run!r}; "

@@ -9,9 +9,10 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.tokenizer import load_tokenizer
 from pgax.distributed.mesh import make_mesh
+from pgax.distributed.partitioning import param_shardings
 from pgax.errors import UserError
 from pgax.learner.state import abstract_policy
-from pgax.models import DecoderConfig, hf, lora
+from pgax.models import DecoderConfig, ScalarDecoder, hf, lora
 from pgax.models.decoder import Decoder
 from pgax.models.lora import LoraConfig
 from pgax.rollout.sampler import Sampler, make_sampler
@@ -132,6 +133,56 @@ def load_params(
   with read_checkpoints(workdir) as checkpoints:
     fields = checkpoints.restore_fields(_fields(model, adapters, mesh))
   return lora.merged(adapters, fields["base"], fields["params"])
+
+
+def is_reward_model(folder: Path) -> bool:
+  """Returns whether a folder is a model in transformers' format, and not that of a run."""
+  return "architectures" in (read_config(folder) or {})
+
+
+def load_critic(config: DecoderConfig, mesh: Mesh, folder: Path) -> PyTree:
+  """Reads a reward model as a critic, with its head.
+
+  Args:
+    config: configuration of the policy's decoder, which is the critic's.
+    mesh: mesh of devices.
+    folder: directory of the reward model.
+
+  Returns:
+    Parameters of a `ScalarDecoder`.
+
+  Raises:
+    UserError: if the decoders differ; see `check_critic`.
+  """
+  decoder = check_critic(config, folder)
+  shardings = param_shardings(ScalarDecoder(decoder), mesh)
+  return hf.load_reward_model(folder, decoder, shardings)
+
+
+def check_critic(config: DecoderConfig, folder: Path) -> DecoderConfig:
+  """Checks that a reward model can be the critic of a policy.
+
+  Args:
+    config: configuration of the policy's decoder.
+    folder: directory of the reward model.
+
+  Returns:
+    Configuration of the reward model's decoder.
+
+  Raises:
+    UserError: if the decoders differ in more than how they compute.
+  """
+  decoder = hf.load_reward_model_config(folder)
+  hf.check_reward_model(folder, decoder)
+  free = {"dtype", "attention", "remat", "tie_embeddings"}  # a critic has no unembedding
+  for name in vars(config).keys() - free:
+    ours, theirs = getattr(config, name), getattr(decoder, name)
+    if ours != theirs:
+      raise UserError(
+        f"model.{name} is {theirs} in the reward model {folder} and {ours} in this run; "
+        "the critic has the policy's decoder, so both must be the same"
+      )
+  return decoder
 
 
 def check_params(model: Decoder, mesh: Mesh, workdir: Path) -> None:

@@ -12,7 +12,13 @@ from pgax.distributed.partitioning import param_shardings, shardings_of
 from pgax.errors import UserError
 from pgax.evaluation import Evaluation, evaluate, evaluation_key
 from pgax.learner.compiled import compiled_steps
-from pgax.learner.state import TrainState, begin_reinforcement, init_state, with_policy
+from pgax.learner.state import (
+  TrainState,
+  begin_reinforcement,
+  init_state,
+  with_critic,
+  with_policy,
+)
 from pgax.models import hf, lora
 from pgax.models.decoder import Decoder
 from pgax.rewards.pool import RewardRunner
@@ -23,8 +29,9 @@ from pgax.runs.checkpoint import Checkpoints
 from pgax.training.batches import batch_iterators, next_of, prompt_collator
 from pgax.training.config import RunConfig
 from pgax.training.loop import Schedule
-from pgax.training.policy import eos_ids, load_params
+from pgax.training.policy import eos_ids, is_reward_model, load_critic, load_params
 from pgax.training.progress import Progress
+from pgax.training.speed import Clock, run_speed
 from pgax.training.stages import Reinforcement, Supervised, on_devices
 from pgax.types import PyTree
 
@@ -68,6 +75,7 @@ class Run:
     )
     self.reward_model = self._load_reward_model()
     self.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
+    self.clock = Clock()
 
   def _load_reward_model(self) -> RewardModel | None:
     config = self.config
@@ -96,6 +104,7 @@ class Run:
   def _resume(self) -> TrainState:
     state, data = self.checkpoints.restore(self.steps.abstract)
     self._check_problems(data["problems"])
+    self.clock = Clock(data.get("seconds", 0.0))
     for name, iterator in self.iterators.items():
       iterator.set_state(data[name])
     return state
@@ -112,7 +121,9 @@ class Run:
   def save(self, state: TrainState) -> None:
     """Saves a checkpoint."""
     data = {name: iterator.get_state() for name, iterator in self.iterators.items()}
-    data |= {"problems": self.problems} | Progress.of(state).to_json()
+    data |= {"problems": self.problems, "seconds": self.clock.seconds} | Progress.of(
+      state
+    ).to_json()
     self.checkpoints.save(int(state.total_steps), state, data)
 
   def policy(self, state: TrainState) -> PyTree:
@@ -126,7 +137,11 @@ class Run:
     if learner.critic and start == "policy":
       critic_from = self.policy(state)
     elif learner.critic and start != "fresh":
-      critic_from = load_params(self.model, self.mesh, Path(start))
+      folder = Path(start)
+      if is_reward_model(folder):
+        state = with_critic(state, load_critic(self.config.model, self.mesh, folder))
+      else:
+        critic_from = load_params(self.model, self.mesh, folder)
     shardings = shardings_of(self.steps.abstract)
     return begin_reinforcement(state, learner, shardings, critic_from)
 
@@ -193,6 +208,8 @@ class Run:
       evaluator=self.evaluate,
       tokenizer=self.tokenizer,
       counts=counts,
+      speed=run_speed(config),
+      clock=self.clock,
     )
 
   def _actor(self) -> Actor:
@@ -206,5 +223,6 @@ class Run:
       dynamic_sampling=config.algorithm.dynamic_sampling,
       greedy_baseline=config.algorithm.greedy_baseline,
       step_reward=config.step_reward,
+      components=config.algorithm.components,
       reward_model=self.reward_model,
     )

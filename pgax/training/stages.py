@@ -21,6 +21,7 @@ from pgax.rollout.samples import Sample, make_samples
 from pgax.runs.loggers import SUPERVISED
 from pgax.training.health import check_sampler
 from pgax.training.loop import Metrics, Rows, Schedule, StepResult
+from pgax.training.speed import Clock, Speed
 from pgax.types import Array, DemonstrationRows, PyTree
 
 _ACCURACY = ("accuracy", "eval/accuracy", ".1%")
@@ -80,6 +81,8 @@ class Reinforcement:
     evaluator: evaluates the policy of a state.
     tokenizer: tokenizer of the model.
     counts: numbers of problems, logged with the first evaluation.
+    speed: computes how fast a step was.
+    clock: measures the time of the run.
   """
 
   name: str
@@ -92,6 +95,8 @@ class Reinforcement:
   evaluator: Callable[[TrainState], Evaluation]
   tokenizer: PreTrainedTokenizerFast
   counts: Mapping[str, int]
+  speed: Speed
+  clock: Clock
   prefix: str = ""
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("reward", "reward/mean", ".2f"))
 
@@ -105,6 +110,8 @@ class Reinforcement:
     state, update = learn(state, experience.rollout, experience.feedback)
     metrics = dict(experience.metrics) | {"time/train": watch.lap(state, update)}
     metrics["time/cpu"] = time.process_time() - start
+    metrics["time/total"] = self.clock.seconds
+    metrics |= self.speed(experience.rollout, metrics)
     metrics |= {name: float(value) for name, value in update.metrics.items()}
     check_sampler(metrics)
     batch = {

@@ -23,6 +23,7 @@ NEED_REFERENCE = {
   "ppo",
   "vc_ppo",
   "grpo",
+  "gdpo",
   "grpo_process",
   "a_lol",
   "p3o",

@@ -24,6 +24,7 @@ INPUTS = AdvantageInputs(
   greedy_rewards=FEEDBACK.greedy_rewards,
   step_rewards=FEEDBACK.step_rewards,
   step_ends=FEEDBACK.step_ends & MASK,
+  components=arrays.values(length=2, seed=5),
 )
 BATCH = algorithms.prepare(
   algorithms.ppo(),
@@ -67,8 +68,15 @@ def value_loss(part):
 
 CALLS = {
   parts.BatchMean: (advantage, {}),
+  parts.DecoupledNormalized: (
+    advantage,
+    {"weights": (1.0, 3.0), "eps": 0.1},
+  ),
+  parts.NoBaseline: (advantage, {}),
+  parts.TotalReturn: (advantage, {"discount": 0.5}),
+  parts.TopEntropy: (lambda part: part(VALUES, MASK), {"fraction": 0.7}),
   parts.LeaveOneOut: (advantage, {}),
-  parts.GroupNormalized: (advantage, {"ddof": 1, "eps": 0.1}),
+  parts.GroupNormalized: (advantage, {"ddof": 1, "eps": 0.1, "scale": "batch"}),
   parts.GroupCentered: (advantage, {}),
   parts.LengthWeighted: (advantage, {}),
   parts.RelativeToMean: (advantage, {}),
@@ -90,8 +98,8 @@ CALLS = {
   parts.SigmoidGate: (surrogate, {"tau_pos": 2.0, "tau_neg": 2.0}),
   # Its loss is that of `Unclipped`; only its gradient differs (tests/ops).
   parts.ProbabilityClipped: (
-    lambda part: part(LIVE, BATCH).clipped & MASK,
-    {"delta": 0.01},
+    lambda part: part(LIVE, BATCH.replace(rollout_logp=LIVE)).clipped & MASK,
+    {"delta": 0.01, "anchor": "sampler"},
   ),
   parts.ReferenceWeighted: (surrogate, {"clip": 0.1, "importance": "none"}),
   parts.MirrorDescent: (surrogate, {"tau": 0.5}),
@@ -167,8 +175,13 @@ def test_baselines():
   moving = algorithms.MovingAverage(rate=0.5, initial=0.2)
   updated = moving.update(moving.init(), REWARDS, FEEDBACK.valid)
   assert updated == pytest.approx(0.1 + 0.5 * float(REWARDS.mean()))
+  # The penalty is a return to go, of which the first token has all.
+  greedy = np.asarray(parts.GreedyBaseline()(INPUTS))
   expected = REWARDS - FEEDBACK.greedy_rewards[:, None]
-  np.testing.assert_allclose(parts.GreedyBaseline()(INPUTS), expected, rtol=1e-6)
+  np.testing.assert_allclose(greedy[..., 0], expected, rtol=1e-5, atol=1e-6)
+  first = greedy[..., 0] + INPUTS.penalty[..., 0]  # what is left after the first token
+  more = np.asarray(MASK)[..., 1]
+  np.testing.assert_allclose(greedy[..., 1][more], first[more], rtol=1e-5, atol=1e-6)
 
 
 def test_correction_parts_call_their_op():
@@ -194,6 +207,7 @@ def test_overlong_takes_a_fifth_of_the_limit():
   [
     (parts.GreedyBaseline(), "greedy_rewards", "greedy_baseline is False"),
     (parts.MovingAverageBaseline(), "baseline", "MovingAverageBaseline needs a baseline"),
+    (parts.DecoupledNormalized(), "components", "components is .."),
     (parts.ProcessNormalized(), "step_rewards", "step_reward is None"),
     (
       parts.GAE(),

@@ -25,10 +25,13 @@ GROUP = parts.GroupNormalized(ddof=0, eps=1e-6)
 OTHERS = {
   "alpha": 0.1,
   "anneal_steps": 7,
+  "baseline": "none",
   "beta": 0.3,
+  "bootstrap_truncated": True,
   "clip": 0.3,
   "clip_high": 0.35,
   "clip_low": 0.15,
+  "components": ("accuracy", "length"),
   "ddof": 1,
   "delta": 0.3,
   "drop_truncated": True,
@@ -40,6 +43,7 @@ OTHERS = {
   "importance": "token",
   "kl_coef": 0.3,
   "lam": 0.5,
+  "leave_one_out": True,
   "max_batches": 5,
   "max_length": 9,
   "minibatches": 5,
@@ -48,6 +52,7 @@ OTHERS = {
   "overlong_coef": 0.5,
   "pretraining": 3,
   "rate": 0.2,
+  "scale_rewards": "batch",
   "step_size": 0.7,
   "tau": 0.3,
   "tau_neg": 3.0,
@@ -55,7 +60,12 @@ OTHERS = {
   "threshold": 0.5,
   "value_clip": 0.3,
   "value_coef": 0.3,
+  "weights": (1.0, 0.5),
 }
+
+
+# Settings that choose a part, which holds the value or not.
+ADDED = ("drop_truncated", "rate", "clip", "baseline", "leave_one_out")
 
 
 def critic(lam, pretraining=0):
@@ -87,7 +97,7 @@ EXPECTED = {
     parts.ReturnToGo(group_baseline=True, discount=1.0),
     CLIPPED,
     aggregation.token_mean,
-    KLPenalty(kl.k1, kl.FixedController(0.01), "reward"),
+    KLPenalty(kl.k2, kl.FixedController(1e-5), "loss"),
   ),
   algorithms.opo: Algorithm(
     parts.LengthWeighted(), parts.PolicyGradient(), aggregation.sequence_sum
@@ -115,9 +125,9 @@ EXPECTED = {
     parts.LengthAdaptiveGAE(1.0, 0.05, whiten=True),
     HIGHER,
     aggregation.token_mean,
-    critic=critic(1.0, pretraining=10),
+    critic=critic(1.0, pretraining=50),
     nll_loss=PositiveNLL(0.1),
-    epochs=4,
+    minibatches=16,
   ),
   algorithms.grpo: Algorithm(
     GROUP,
@@ -130,6 +140,13 @@ EXPECTED = {
     CLIPPED,
     aggregation.sequence_mean,
     KLPenalty(kl.k3, kl.FixedController(0.04), "loss"),
+  ),
+  algorithms.gdpo: Algorithm(
+    parts.DecoupledNormalized((), eps=1e-6),
+    CLIPPED,
+    aggregation.sequence_mean,
+    KLPenalty(kl.k3, kl.FixedController(0.04), "loss"),
+    components=("accuracy", "format"),
   ),
   algorithms.dr_grpo: Algorithm(parts.GroupCentered(), CLIPPED, parts.FixedLength(None)),
   algorithms.dapo: Algorithm(
@@ -150,7 +167,9 @@ EXPECTED = {
     GROUP, parts.SigmoidGate(1.0, 1.05), aggregation.sequence_mean
   ),
   algorithms.dppo: Algorithm(
-    GROUP, parts.ProbabilityClipped(0.2), aggregation.sequence_mean
+    parts.GroupCentered(),
+    parts.ProbabilityClipped(0.15, "sampler"),
+    parts.FixedLength(None),
   ),
   algorithms.mdpo: Algorithm(
     parts.GroupCentered(),
@@ -217,8 +236,9 @@ def test_every_setting_reaches_its_part(preset, name):
   value = OTHERS[name]
   before, after = leaves(preset()), leaves(preset(**{name: value}))
   changed = {k: v for k, v in after.items() if before.get(k, "absent") != v}
-  added = name in ("drop_truncated", "rate", "clip")  # a part, which holds it or not
-  assert value in changed.values() or added, changed
+  added = name in ADDED
+  values = value if isinstance(value, tuple) else (value,)
+  assert {*values} & {*changed.values()} or added, changed
   assert len({place[0] for place in changed}) <= 2  # of a critic, its target goes along
 
 
@@ -229,6 +249,10 @@ def test_settings_that_add_a_part():
   assert moving.advantage == parts.MovingAverageBaseline()
   assert algorithms.rloo(clip=0.1).surrogate == parts.Clipped(0.1, 0.1)
   assert algorithms.reinforce_pp(clip=0.1).surrogate == parts.Clipped(0.1, 0.1)
+  assert algorithms.reinforce(baseline="none").advantage == parts.NoBaseline()
+  assert algorithms.grpo(scale_rewards="none").advantage == parts.GroupCentered()
+  for preset in (algorithms.mdpo, algorithms.mdpo_kimi):
+    assert preset(leave_one_out=True).advantage == parts.LeaveOneOut()
   assert algorithms.vapo(imitation_coef=0.0).nll_loss is None
   assert algorithms.dapo(overlong_coef=0.0).shaping == ()
   assert algorithms.dapo(max_batches=1).dynamic_sampling is None
@@ -285,6 +309,30 @@ def test_equal_values_hash_equal_and_can_be_replaced(preset):
     (
       lambda: dataclasses.replace(algorithms.remax(), shaping=(parts.ClippedReward(0, 1),)),
       "greedy_baseline is True and shaping is",
+    ),
+    (
+      lambda: algorithms.reinforce(rate=0.1, baseline="none"),
+      "baseline is 'none' and rate is 0.1",
+    ),
+    (lambda: algorithms.grpo(scale_rewards="all"), "scale is 'all'; allowed are 'group'"),
+    (lambda: algorithms.gdpo(weights=(1.0,)), "weights is .1.0,.; there must be"),
+    (lambda: algorithms.gdpo(("a", "a")), "must be a tuple of different names"),
+    (lambda: parts.TopEntropy(0.0), r"fraction is 0\.0"),
+    (
+      lambda: dataclasses.replace(algorithms.grpo(epochs=2), target_kl=0.0),
+      r"target_kl is 0\.0; it must be positive",
+    ),
+    (
+      lambda: dataclasses.replace(algorithms.grpo(), target_kl=0.1),
+      "there is one optimizer step per rollout",
+    ),
+    (
+      lambda: dataclasses.replace(
+        algorithms.mdpo(),
+        target_kl=0.1,
+        kl=KLPenalty(kl.k2, kl.AdaptiveController(0.1, 1.0, 9), "loss", "old"),
+      ),
+      "the KL penalty adapts to the same divergence",
     ),
     (lambda: algorithms.reinforce(rate=1.5), r"rate is 1\.5"),
     (lambda: algorithms.mdpo(final_step_size=0.0), r"end is 0\.0"),

@@ -29,6 +29,7 @@ def test_all_notebooks_are_tested():
     "kl",
     "off_policy",
     "rewards",
+    "value_learning",
   ]
 
 

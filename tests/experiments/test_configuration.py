@@ -74,9 +74,12 @@ def test_every_config_says_how_long_and_how_far(path):
 @pytest.mark.parametrize("preset", algorithms.presets.ALL)
 def test_every_preset_has_its_config(preset):
   given = runpy.run_path(str(FOLDER / f"{preset.__name__}.py"))["get_config"]()
-  # Two of them know the length of a solution.
-  lengths = {algorithms.dapo: {"overlong_buffer": 4}, algorithms.vapo: {"alpha": 0.5}}
-  expected = preset(epochs=2, minibatches=2, **lengths.get(preset, {}))
+  # Two of them know the length of a solution, one of these that of the run.
+  fitted = {
+    algorithms.dapo: {"overlong_buffer": 4},
+    algorithms.vapo: {"alpha": 0.5, "pretraining": 10},
+  }
+  expected = preset(epochs=2, minibatches=2, **fitted.get(preset, {}))
   assert freeze(given).algorithm == expected
   assert (freeze(given).step_reward is None) == (preset is not algorithms.grpo_process)
 

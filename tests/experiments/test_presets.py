@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from experiments.presets import describe, describe_kl, other_settings, table
+from experiments.presets import describe, describe_kl, note, other_settings, table
 from pgax import algorithms
 from pgax.algorithms import filters, parts
 
@@ -18,7 +18,13 @@ def test_a_row_for_every_preset():
   rows = [line for line in table().splitlines() if line.startswith("| `")]
   names = [row.split("`")[1] for row in rows]
   assert names == [preset.__name__ for preset in algorithms.presets.ALL]
-  assert all(row.count("|") == 9 for row in rows)
+  assert all(row.count("|") == 10 for row in rows)
+
+
+def test_notes_are_those_of_the_docstrings():
+  assert note(algorithms.grpo) == "-"
+  assert note(algorithms.cispo).startswith("the paper states no bound to copy; 0.28 is")
+  assert note(algorithms.vapo) == "-"
 
 
 def test_parts_in_words():

@@ -8,7 +8,12 @@ import pytest
 
 from pgax import algorithms
 from pgax.algorithms import parts
-from pgax.learner.metrics import batch_metrics, explained_variance, update_metrics
+from pgax.learner.metrics import (
+  batch_metrics,
+  explained_variance,
+  per_completion,
+  update_metrics,
+)
 from pgax.training.health import SamplerMismatchWarning, check_sampler
 from tests import tiny
 
@@ -32,12 +37,22 @@ def mean(x):
 def test_of_a_batch():
   batch, metrics = computed(algorithms.grpo())
   assert metrics["advantage/mean_abs"] == pytest.approx(mean(np.abs(batch.advantages)))
+  spread = np.asarray(batch.advantages)[MASK].std()
+  assert metrics["advantage/std"] == pytest.approx(spread, rel=1e-5)
   assert metrics["ratio/first_step"] == pytest.approx(
     mean(np.exp(OLD - ROLLOUT.logp)), rel=1e-5
   )
   assert metrics["ratio/sampler_error"] == pytest.approx(mean(np.abs(OLD - ROLLOUT.logp)))
   assert metrics["kl/ref"] == pytest.approx(np.exp(-0.2) + 0.2 - 1, rel=1e-4)
   assert not any(name.startswith(("value", "correction")) for name in metrics)
+
+
+def test_divergences_per_completion():
+  metrics = {"kl/ref": jnp.float32(0.1), "loss": jnp.float32(1.0)}
+  mask = jnp.asarray([[[1, 1, 0], [1, 1, 1], [0, 0, 0]]], bool)  # one is not trained on
+  result = per_completion(metrics, mask)
+  assert set(result) == {"kl/ref_completion"}
+  assert result["kl/ref_completion"] == pytest.approx(0.25)
 
 
 def test_of_a_critic():

@@ -15,6 +15,7 @@ from pgax.ops import (
   advantages,
   aggregation,
   correction,
+  entropy,
   evaluation,
   kl,
   logprobs,
@@ -32,6 +33,7 @@ MODULES = {
     advantages,
     aggregation,
     correction,
+    entropy,
     evaluation,
     kl,
     logprobs,
@@ -70,6 +72,8 @@ SAMPLER = {"old_logp": X, "sample_logp": Y}
 
 CALLS = {
   "advantages.batch_mean": {"rewards": R},
+  "advantages.batch_scaled": {"rewards": R},
+  "advantages.gdpo": {"components": _normal(N, G, S)},
   "advantages.rloo": {"rewards": R},
   "advantages.grpo": {"rewards": R},
   "advantages.dr_grpo": {"rewards": R},
@@ -94,6 +98,7 @@ CALLS = {
   "correction.icepop": SAMPLER,
   "correction.sequence": {**SAMPLER, "mask": MASK},
   "correction.effective_sample_size": {"weights": np.exp(X), "mask": MASK},
+  "entropy.top_fraction": {"entropy": -X, "mask": MASK, "fraction": 0.3},
   "evaluation.pass_at_k": {"right": R > 0, "valid": VALID, "k": 2},
   "evaluation.bootstrap": {"values": X[:, 0], "key": jax.random.key(0)},
   "kl.k1": REFERENCE,
@@ -110,6 +115,7 @@ CALLS = {
   "masking.lengths": {"mask": MASK},
   "preferences.bradley_terry": {"chosen": R, "rejected": np.flip(R)},
   "returns.discounted_returns": {"rewards": X, "mask": MASK},
+  "returns.total_return": {"rewards": X, "mask": MASK},
   "returns.td_errors": PER_TOKEN,
   "returns.n_step_advantages": {**PER_TOKEN, "n": 2},
   "returns.gae": PER_TOKEN,
@@ -145,6 +151,8 @@ _DISCOUNT = {"discount": [0.5, np.full((N, G), 0.7, np.float32)]}
 _CRITIC = {**_DISCOUNT, "bootstrap": [1.0, R]}
 OTHERS = {
   "advantages.batch_mean": _VALID,
+  "advantages.batch_scaled": {**_VALID, **_STANDARD},
+  "advantages.gdpo": {**_VALID, "eps": [0.5], "weights": [(1.0, 2.0, 0.5)]},
   "advantages.rloo": _VALID,
   "advantages.grpo": {**_VALID, **_STANDARD},
   "advantages.dr_grpo": _VALID,
@@ -164,6 +172,7 @@ OTHERS = {
   "correction.truncated": {"cap": [1.0]},
   "correction.icepop": {"low": [0.9], "high": [1.1]},
   "correction.sequence": {"cap": [1.0]},
+  "entropy.top_fraction": {"fraction": [0.7, 1.0]},
   "evaluation.pass_at_k": {"k": [1]},
   "evaluation.bootstrap": {
     "key": [jax.random.key(1)],
@@ -175,6 +184,7 @@ OTHERS = {
   "masking.masked_sum": {"axis": [-1, (0, 1)]},
   "masking.masked_mean": {"axis": [-1, (0, 1)]},
   "returns.discounted_returns": _DISCOUNT,
+  "returns.total_return": _DISCOUNT,
   "returns.td_errors": _CRITIC,
   "returns.n_step_advantages": {**_CRITIC, "n": [1, 3]},
   "returns.gae": {**_CRITIC, "lam": [0.0, 1.0, np.full((N, G), 0.5, np.float32)]},

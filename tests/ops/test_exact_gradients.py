@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax import advantages, aggregation, kl, surrogates
+from pgax import advantages, aggregation, kl, returns, surrogates
 from tests.ops.enumeration import (
   BETA,
+  COMPLETIONS,
   GROUP,
   LOGITS,
   MASK,
@@ -79,6 +80,31 @@ def test_expected_gradient_is_exact_up_to_its_factor(advantage, factor, surrogat
 )
 def test_losses_of_completions_are_exact_up_to_their_factor(surrogate, factor):
   assert_same(expected_gradient(by_groups(surrogate)), exact_gradient(), factor)
+
+
+def test_the_total_return_has_the_expectation_of_the_reward_to_go():
+  # Rewards of tokens: what comes before an action does not depend on it.
+  first, second = np.random.default_rng(3).normal(size=(2, 9))
+  token_rewards = np.stack([first[COMPLETIONS[:, 0]], second], axis=-1)
+  token_rewards = jnp.asarray(token_rewards, jnp.float32)
+  mask = jnp.ones((9, 2), bool)
+
+  def gradient(weights):
+    def objective(logits):
+      return jnp.sum(probability(LOGITS)[:, None] * weights * token_logp(logits))
+
+    return jax.grad(objective)(LOGITS)
+
+  exact = exact_gradient(token_rewards.sum(-1))
+  total = returns.total_return(token_rewards, mask)
+  to_go = returns.discounted_returns(token_rewards, mask)
+  assert np.abs(np.asarray(total - to_go)).max() > 0.1
+  assert_same(gradient(total), exact)
+  assert_same(gradient(to_go), exact)
+  discounted = returns.total_return(token_rewards, mask, 0.5)
+  np.testing.assert_allclose(
+    discounted, (token_rewards @ jnp.array([[1.0, 1.0], [0.5, 0.5]])), rtol=1e-6
+  )
 
 
 def test_copg_is_twice_the_gradient_of_reward_less_divergence():

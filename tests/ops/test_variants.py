@@ -12,6 +12,8 @@ from tests.ops.calls import CALLS, FUNCTIONS
 # These reduce over the batch: under vmap each entry is a batch.
 WHOLE_BATCH = {
   "advantages.batch_mean",
+  "advantages.batch_scaled",
+  "advantages.gdpo",
   "advantages.moving_average",
   "advantages.whiten",
   "advantages.reinforce_pp",
@@ -20,6 +22,7 @@ WHOLE_BATCH = {
   "aggregation.fixed_length",
   "aggregation.sequence_sum",
   "correction.effective_sample_size",
+  "entropy.top_fraction",
   "masking.masked_sum",
   "masking.masked_mean",
 }

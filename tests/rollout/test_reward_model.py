@@ -11,6 +11,7 @@ from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts
 from pgax.distributed.mesh import make_mesh
+from pgax.learner.forward import critic_outputs_to_end
 from pgax.models import ScalarDecoder, hf, sequence_scores
 from pgax.models.heads import headless
 from pgax.models.parameters import init_params
@@ -18,8 +19,16 @@ from pgax.rewards.pool import InProcess
 from pgax.rollout.reward_model import RewardModel, combined, model_rewards
 from pgax.rollout.sampler import make_sampler
 from pgax.rollout.scoring import RewardResults
-from pgax.training import RewardModelConfig, SamplingConfig, ScoringConfig, UserError
+from pgax.training import (
+  CriticConfig,
+  RewardModelConfig,
+  SamplingConfig,
+  ScoringConfig,
+  SupervisedConfig,
+  UserError,
+)
 from pgax.training.preflight import check_run
+from pgax.training.run import Run
 from pgax.types import Example
 from tests import tiny
 
@@ -172,3 +181,32 @@ def test_what_is_no_reward_model_is_rejected(saved, tmp_path):
     ValueError, match="reward_model.truncation_reward is nan; it must be finite"
   ):
     RewardModelConfig("model", truncation_reward=float("nan"))
+
+
+def starting_critic(tmp_path, **changes):
+  """A run of PPO whose critic starts from a saved reward model."""
+  hf.save_reward_model(tmp_path / "model", CONFIG, PARAMS, byte_tokenizer())
+  model = dataclasses.replace(tiny.CONFIG, scale_embeddings=False, **changes)
+  critic = CriticConfig(start=str(tmp_path / "model"))
+  return tiny.run_config(
+    algorithm=algorithms.ppo(), model=model, critic=critic, supervised=SupervisedConfig()
+  )
+
+
+def test_a_critic_starts_from_a_reward_model_and_its_head(tmp_path):
+  config, tokenizer = starting_critic(tmp_path), byte_tokenizer()
+  check_run(config, tokenizer)
+  state = Run(config, tokenizer, tmp_path / "run", InProcess(config.reward)).start()
+  jax.tree.map(np.testing.assert_array_equal, state.critic_params, PARAMS)
+  # Its value after the last token is the score of the completion.
+  _, end = critic_outputs_to_end(MODEL, state.critic_params, ROLLOUT)
+  arrays = (ROLLOUT.prompt_tokens, ROLLOUT.prompt_mask, ROLLOUT.tokens, ROLLOUT.token_mask)
+  scores = sequence_scores(MODEL, PARAMS, *arrays)
+  np.testing.assert_allclose(end, scores, rtol=1e-4, atol=1e-5)
+
+
+def test_a_critic_of_another_decoder_is_rejected(tmp_path):
+  config = starting_critic(tmp_path, rope_theta=500.0)
+  message = r"critic.start: model.rope_theta is 10000\.0 in the reward model .* and 500\.0"
+  with pytest.raises(UserError, match=message):
+    check_run(config, byte_tokenizer())

@@ -16,6 +16,7 @@ from pgax.data import byte_tokenizer
 from pgax.distributed.mesh import make_mesh
 from pgax.errors import UserError
 from pgax.learner import CriticConfig, LearnerConfig
+from pgax.ops.entropy import AdaptiveController
 from pgax.runs.json_lines import read_lines
 from pgax.runs.loggers import JsonLines
 from pgax.runs.workdir import read_config
@@ -54,14 +55,16 @@ class EstimateAboveBaseline:
 
 
 # Every source of state at once: minibatches shuffle, the penalty needs the reference and
-# has a controller, the critic has an optimizer and learns alone at first, a baseline is
-# kept, and a step takes more than one batch of prompts.
+# has a controller, as an entropy bonus has, the critic has an optimizer and learns alone at
+# first, a baseline is kept, and a step takes more than one batch of prompts.
 ALGORITHM = dataclasses.replace(
   algorithms.vapo(pretraining=1, epochs=2, minibatches=2),
   advantage=EstimateAboveBaseline(),
   kl=algorithms.KLPenalty(kl.k1, kl.AdaptiveController(0.1, 1.0, 64), "reward"),
   baseline=algorithms.MovingAverage(0.5),
   dynamic_sampling=algorithms.DynamicSampling(2),
+  entropy=algorithms.EntropyBonus(AdaptiveController(target=9.0, step=0.1)),
+  target_kl=0.5,
 )
 # Packed rows too, whose iterator holds texts that wait for the next batch.
 SUPERVISED = dataclasses.replace(

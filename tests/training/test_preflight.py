@@ -257,7 +257,17 @@ def test_settings_out_of_range(make, message):
 @pytest.mark.parametrize("preset", algorithms.presets.ALL)
 def test_every_preset_passes(preset):
   steps = addition_steps if preset is algorithms.grpo_process else None
-  check(tiny.run_config(algorithm=preset(minibatches=2), step_reward=steps, steps=20))
+  settings = {"components": ("reward",)} if preset is algorithms.gdpo else {}
+  algorithm = preset(minibatches=2, **settings)
+  check(tiny.run_config(algorithm=algorithm, step_reward=steps, steps=60))
+
+
+def test_components_are_scores_of_the_reward():
+  with pytest.raises(UserError, match=r"components has 'accuracy'; the scores .* reward"):
+    check(tiny.run_config(algorithm=algorithms.gdpo(("accuracy", "reward"))))
+  unread = dataclasses.replace(algorithms.grpo(), components=("reward",))
+  with pytest.raises(UserError, match="algorithm.components is given, but advantage"):
+    check(tiny.run_config(algorithm=unread))
 
 
 def test_a_deadline_is_longer_than_a_sandboxs_limit():

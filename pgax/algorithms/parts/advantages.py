@@ -1,6 +1,7 @@
 """Parts that compute advantages, or the targets of the critic."""
 
 import dataclasses
+from typing import Literal
 
 import jax.numpy as jnp
 
@@ -11,6 +12,7 @@ from pgax.types import AdvantageInputs, Array
 __all__ = [
   "GAE",
   "BatchMean",
+  "DecoupledNormalized",
   "GreedyBaseline",
   "GroupCentered",
   "GroupNormalized",
@@ -19,9 +21,11 @@ __all__ = [
   "LengthAdaptiveGAE",
   "LengthWeighted",
   "MovingAverageBaseline",
+  "NoBaseline",
   "ProcessNormalized",
   "RelativeToMean",
   "ReturnToGo",
+  "TotalReturn",
 ]
 
 
@@ -33,6 +37,14 @@ def _check_group(inputs: AdvantageInputs, part: object) -> None:
       f"group size is {group}; {type(part).__name__} compares the completions of a prompt "
       "with each other and needs at least 2"
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class NoBaseline:
+  """REINFORCE without a baseline: the reward itself."""
+
+  def __call__(self, inputs: AdvantageInputs) -> Array:
+    return inputs.rewards
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +70,48 @@ class GroupNormalized:
   Attributes:
     ddof: 0 for the population's standard deviation, 1 for the sample's.
     eps: constant added to the standard deviation, in units of reward.
+    scale: `group` divides by the deviation of the group, `batch` by that of the batch; see
+      `advantages.batch_scaled`.
   """
 
   ddof: int = 0
   eps: float = 1e-6
+  scale: Literal["group", "batch"] = "group"
+
+  def __post_init__(self):
+    if self.scale not in ("group", "batch"):
+      raise ValueError(f"scale is {self.scale!r}; allowed are 'group' and 'batch'")
 
   def __call__(self, inputs: AdvantageInputs) -> Array:
     _check_group(inputs, self)
-    return advantages.grpo(inputs.rewards, inputs.valid, self.ddof, self.eps)
+    normalized = advantages.grpo if self.scale == "group" else advantages.batch_scaled
+    return normalized(inputs.rewards, inputs.valid, self.ddof, self.eps)
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoupledNormalized:
+  """GDPO: each component of the reward normalized in its group; see `advantages.gdpo`.
+
+  The components are the scores that `Algorithm.components` names. The reward of the
+  completion is ignored, except for a KL penalty in it, which is subtracted.
+
+  Attributes:
+    weights: weight of each component; empty for equal weights.
+    eps: constant added to the standard deviation.
+  """
+
+  weights: tuple[float, ...] = ()
+  eps: float = 1e-6
+
+  def __call__(self, inputs: AdvantageInputs) -> Array:
+    _check_group(inputs, self)
+    if inputs.components is None:
+      raise ValueError(
+        "DecoupledNormalized needs components of the reward and components is (); name "
+        "scores of the reward function"
+      )
+    normalized = advantages.gdpo(inputs.components, inputs.valid, self.weights, self.eps)
+    return normalized - jnp.sum(inputs.penalty, axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +160,10 @@ class MovingAverageBaseline:
 
 @dataclasses.dataclass(frozen=True)
 class GreedyBaseline:
-  """ReMax: the reward minus that of the greedy completion; see `advantages.remax`."""
+  """ReMax: the reward minus that of the greedy completion; see `advantages.remax`.
+
+  A KL penalty in the reward is subtracted as a return to go.
+  """
 
   def __call__(self, inputs: AdvantageInputs) -> Array:
     if inputs.greedy_rewards is None:
@@ -122,7 +171,9 @@ class GreedyBaseline:
         "GreedyBaseline needs the rewards of greedy completions and greedy_baseline is "
         "False; set it to True in the algorithm"
       )
-    return advantages.remax(inputs.rewards, inputs.greedy_rewards)
+    difference = advantages.remax(_without_penalty(inputs), inputs.greedy_rewards)
+    to_go = returns.discounted_returns(inputs.penalty, inputs.action_mask)
+    return difference[..., None] - to_go
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,23 +232,46 @@ class ReturnToGo:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class TotalReturn:
+  """REINFORCE with one return for all tokens; see `returns.total_return`.
+
+  Token rewards are minus each KL penalty, plus the completion's reward at its last action.
+
+  Attributes:
+    discount: discount of future rewards; below 1 a longer completion is worth less.
+  """
+
+  discount: float = 1.0
+
+  def __call__(self, inputs: AdvantageInputs) -> Array:
+    return returns.total_return(_token_rewards(inputs), inputs.action_mask, self.discount)
+
+
 def _without_penalty(inputs: AdvantageInputs) -> Array:
   """Rewards before the KL penalty, `[N, G]`."""
   return inputs.rewards + jnp.sum(inputs.penalty, axis=-1)
 
 
+def _token_rewards(inputs: AdvantageInputs) -> Array:
+  """Minus the penalty of each action, plus the reward at the last one, `[N, G, T]`."""
+  at_end = advantages.at_last_token(_without_penalty(inputs), inputs.action_mask)
+  return at_end - inputs.penalty
+
+
 def _gae(
   inputs: AdvantageInputs, discount: float, lam: Array | float, part: object
 ) -> Array:
-  """GAE of token rewards: minus each penalty, plus the reward at the last action."""
+  """GAE of token rewards, with a value after truncated completions if there is one."""
   if inputs.values is None:
     raise ValueError(
       f"{type(part).__name__} needs the critic's values and the algorithm has no critic; "
       "give it a CriticSpec"
     )
-  mask = inputs.action_mask
-  rewards = advantages.at_last_token(_without_penalty(inputs), mask) - inputs.penalty
-  return returns.gae(rewards, inputs.values, mask, discount, lam)
+  end_values = 0.0 if inputs.end_values is None else inputs.end_values
+  return returns.gae(
+    _token_rewards(inputs), inputs.values, inputs.action_mask, discount, lam, end_values
+  )
 
 
 def _whitened(x: Array, inputs: AdvantageInputs, whiten: bool) -> Array:

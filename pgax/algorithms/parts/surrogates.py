@@ -146,12 +146,21 @@ class ProbabilityClipped:
 
   Attributes:
     delta: largest change of a probability, in [0, 1].
+    anchor: policy that the change and the ratio are relative to: `old` is the trainer's
+      before the update, `sampler` the one that sampled, which differs in rounding,
+      precision or age.
   """
 
-  delta: float = 0.2
+  delta: float = 0.15
+  anchor: Literal["old", "sampler"] = "old"
+
+  def __post_init__(self):
+    if self.anchor not in ("old", "sampler"):
+      raise ValueError(f"anchor is {self.anchor!r}; allowed are 'old' and 'sampler'")
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
-    return surrogates.dppo(logp, batch.old_logp, batch.advantages, self.delta)
+    anchor = batch.old_logp if self.anchor == "old" else batch.rollout_logp
+    return surrogates.dppo(logp, anchor, batch.advantages, self.delta)
 
 
 def _check_reference(batch: Batch, part: object) -> None:

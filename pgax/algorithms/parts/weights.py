@@ -1,11 +1,17 @@
-"""Parts that weigh tokens: by the mask alone, or to correct for the sampler."""
+"""Parts that weigh or select tokens: by the mask, the sampler or the entropy."""
 
 import dataclasses
 
-from pgax.ops import aggregation, correction
+from pgax.ops import aggregation, correction, entropy
 from pgax.types import Array
 
-__all__ = ["FixedLength", "IcePop", "SequenceTruncatedWeights", "TruncatedWeights"]
+__all__ = [
+  "FixedLength",
+  "IcePop",
+  "SequenceTruncatedWeights",
+  "TopEntropy",
+  "TruncatedWeights",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +27,24 @@ class FixedLength:
   def __call__(self, mask: Array) -> Array:
     limit = mask.shape[-1] if self.max_length is None else self.max_length
     return aggregation.fixed_length(mask, limit)
+
+
+@dataclasses.dataclass(frozen=True)
+class TopEntropy:
+  """Selects the tokens of highest entropy in the batch; see `entropy.top_fraction`.
+
+  Attributes:
+    fraction: fraction of tokens to select, above 0 and at most 1.
+  """
+
+  fraction: float = 0.2
+
+  def __post_init__(self):
+    if not 0 < self.fraction <= 1:
+      raise ValueError(f"fraction is {self.fraction}; it must be above 0 and at most 1")
+
+  def __call__(self, entropies: Array, mask: Array) -> Array:
+    return entropy.top_fraction(entropies, mask, self.fraction)
 
 
 @dataclasses.dataclass(frozen=True)

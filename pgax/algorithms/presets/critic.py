@@ -16,6 +16,7 @@ def ppo(
   kl_coef: float = 0.05,
   value_clip: float = 0.2,
   value_coef: float = 0.1,
+  bootstrap_truncated: bool = False,
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
@@ -25,12 +26,19 @@ def ppo(
   its last token; PPO's clip on token ratios, mean over all tokens. The critic's target is
   the lambda-return. Sources: arXiv 1707.06347, arXiv 2203.02155.
 
+  Not as in the source: InstructGPT (2203.02155) makes one pass in 8 minibatches, has
+  `kl_coef` 0.02, and starts the critic from the reward model (`critic.start`). Neither
+  source says how completions of different lengths are weighed; here it is the mean over
+  all tokens.
+
   Args:
     clip: how far a token's ratio may move from 1.
     lam: lambda of the advantages and of the critic's targets.
     kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
     value_clip: how far a value may change in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
+    bootstrap_truncated: whether the critic's value follows the last token of completions
+      cut at the length limit, as if they went on.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass.
 
@@ -43,7 +51,10 @@ def ppo(
     aggregation=aggregation.token_mean,
     kl=kl_penalty(kl.k1, kl_coef, "reward"),
     critic=CriticSpec(
-      parts.LambdaReturn(lam=lam), parts.SquaredError(value_clip), value_coef
+      parts.LambdaReturn(lam=lam),
+      parts.SquaredError(value_clip),
+      value_coef,
+      bootstrap_truncated=bootstrap_truncated,
     ),
     epochs=epochs,
     minibatches=minibatches,
@@ -57,6 +68,7 @@ def vc_ppo(
   kl_coef: float = 0.05,
   value_clip: float = 0.2,
   value_coef: float = 0.1,
+  bootstrap_truncated: bool = False,
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
@@ -66,6 +78,9 @@ def vc_ppo(
   that of the advantages), and only the critic is trained at the start. Source: arXiv
   2503.01491.
 
+  Not as in the source: the pretraining is as short as small jobs need, and epochs and the
+  penalty are those of `ppo`.
+
   Args:
     pretraining: number of steps at the start in which only the critic is trained.
     clip: how far a token's ratio may move from 1.
@@ -73,6 +88,8 @@ def vc_ppo(
     kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
     value_clip: how far a value may change in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
+    bootstrap_truncated: whether the critic's value follows the last token of completions
+      cut at the length limit, as if they went on.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass.
 
@@ -81,20 +98,21 @@ def vc_ppo(
   """
   return dataclasses.replace(
     ppo(clip, lam, kl_coef, epochs=epochs, minibatches=minibatches),
-    critic=_monte_carlo(value_clip, value_coef, pretraining),
+    critic=_monte_carlo(value_clip, value_coef, pretraining, bootstrap_truncated),
   )
 
 
 def vapo(
-  pretraining: int = 10,
+  pretraining: int = 50,
   clip_low: float = 0.2,
   clip_high: float = 0.28,
   alpha: float = 0.05,
   imitation_coef: float = 0.1,
   value_clip: float = 0.2,
   value_coef: float = 0.1,
-  epochs: int = 4,
-  minibatches: int = 1,
+  bootstrap_truncated: bool = False,
+  epochs: int = 1,
+  minibatches: int = 16,
 ) -> Algorithm:
   """VAPO: value-based augmented PPO.
 
@@ -112,6 +130,8 @@ def vapo(
       for no such term.
     value_clip: how far a value may change in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
+    bootstrap_truncated: whether the critic's value follows the last token of completions
+      cut at the length limit, as if they went on.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass.
 
@@ -122,14 +142,17 @@ def vapo(
     advantage=parts.LengthAdaptiveGAE(alpha=alpha),
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=aggregation.token_mean,
-    critic=_monte_carlo(value_clip, value_coef, pretraining),
+    critic=_monte_carlo(value_clip, value_coef, pretraining, bootstrap_truncated),
     nll_loss=PositiveNLL(imitation_coef) if imitation_coef else None,
     epochs=epochs,
     minibatches=minibatches,
   )
 
 
-def _monte_carlo(clip: float, coef: float, pretraining: int) -> CriticSpec:
+def _monte_carlo(
+  clip: float, coef: float, pretraining: int, bootstrap_truncated: bool
+) -> CriticSpec:
   """A critic whose target is the Monte Carlo return."""
   target = parts.LambdaReturn(lam=1.0)
-  return CriticSpec(target, parts.SquaredError(clip), coef, pretraining)
+  loss = parts.SquaredError(clip)
+  return CriticSpec(target, loss, coef, pretraining, bootstrap_truncated)

@@ -1,6 +1,7 @@
 """Presets that normalize or center rewards within their group: GRPO and its variants."""
 
 import dataclasses
+from typing import Literal
 
 from pgax.algorithms import filters, parts
 from pgax.algorithms.presets.penalty import kl_penalty
@@ -10,6 +11,7 @@ from pgax.ops import aggregation, kl
 __all__ = [
   "grpo",
   "grpo_process",
+  "gdpo",
   "dr_grpo",
   "dapo",
   "gspo",
@@ -26,6 +28,7 @@ def grpo(
   kl_coef: float = 0.04,
   ddof: int = 0,
   eps: float = 1e-6,
+  scale_rewards: Literal["group", "batch", "none"] = "group",
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
@@ -41,14 +44,22 @@ def grpo(
     kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
     ddof: 0 for the population's standard deviation of the rewards, 1 for the sample's.
     eps: constant added to the standard deviation, in units of reward.
+    scale_rewards: whose standard deviation divides the rewards: `group`, `batch` (see
+      `advantages.batch_scaled`), or `none` for no division.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
+
+  Raises:
+    ValueError: if `scale_rewards` is none of these.
   """
+  centered = scale_rewards == "none"
   return Algorithm(
-    advantage=parts.GroupNormalized(ddof, eps),
+    advantage=parts.GroupCentered()
+    if centered
+    else parts.GroupNormalized(ddof, eps, scale_rewards),
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=aggregation.sequence_mean,
     kl=kl_penalty(kl.k3, kl_coef, "loss"),
@@ -72,6 +83,9 @@ def grpo_process(
   steps of the group; all other parts are those of `grpo`. Source: arXiv 2402.03300, section
   4.1.3.
 
+  Not as in the source: steps are rewarded by a function instead of a trained process
+  reward model.
+
   Args:
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
@@ -85,8 +99,52 @@ def grpo_process(
     An `Algorithm`; it needs a function that rewards steps.
   """
   return dataclasses.replace(
-    grpo(clip_low, clip_high, kl_coef, ddof, eps, epochs, minibatches),
+    grpo(clip_low, clip_high, kl_coef, epochs=epochs, minibatches=minibatches),
     advantage=parts.ProcessNormalized(ddof, eps),
+  )
+
+
+def gdpo(
+  components: tuple[str, ...] = ("accuracy", "format"),
+  weights: tuple[float, ...] = (),
+  clip_low: float = 0.2,
+  clip_high: float = 0.2,
+  kl_coef: float = 0.04,
+  epochs: int = 1,
+  minibatches: int = 1,
+) -> Algorithm:
+  """GDPO: GRPO with each component of the reward normalized by itself.
+
+  `A = whiten(sum_k w_k (R_k - mean R_k) / std R_k)`, with the mean and the deviation of
+  each component in the group; all other parts are those of `grpo`. Source: arXiv
+  2601.05242.
+
+  Not as in the source: all parts but the advantage are those of `grpo` here.
+
+  Args:
+    components: names of scores of the reward function; its `reward` is not trained on.
+    weights: weight `w_k` of each component; empty for equal weights.
+    clip_low: how far a token's ratio may fall below 1.
+    clip_high: how far a token's ratio may rise above 1.
+    kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`; the reward function must return these scores.
+
+  Raises:
+    ValueError: if there are weights, and not one for each component.
+  """
+  if not components or (weights and len(weights) != len(components)):
+    raise ValueError(
+      f"components is {components} and weights is {weights}; there must be a component, "
+      "and a weight for each or no weights"
+    )
+  return dataclasses.replace(
+    grpo(clip_low, clip_high, kl_coef, epochs=epochs, minibatches=minibatches),
+    advantage=parts.DecoupledNormalized(tuple(weights)),
+    components=tuple(components),
   )
 
 
@@ -137,6 +195,10 @@ def dapo(
   penalty. Groups of equal rewards are dropped and further prompts sampled, and the reward
   falls toward the length limit. Source: arXiv 2503.14476.
 
+  Not as in the source: at most 3 batches are sampled instead of as many as it takes, the
+  paper's rewards are 1 and -1 (here they are those of the reward function), and there is
+  one optimizer step per rollout by default instead of 16.
+
   Args:
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
@@ -175,6 +237,9 @@ def gspo(
   GRPO's advantage, and PPO's clip on `s = exp(mean_t (logp - old_logp))`, one ratio for
   each sequence; mean over sequences, no KL penalty. Source: arXiv 2507.18071.
 
+  Not as in the source: one optimizer step per rollout by default, where the gradient is
+  that of GRPO without a penalty; the paper splits a rollout into 4 minibatches.
+
   Args:
     clip_low: how far a sequence's ratio may fall below 1.
     clip_high: how far a sequence's ratio may rise above 1.
@@ -203,6 +268,9 @@ def gmpo(
   GRPO's advantage, and `-A * exp(mean_t l_t)` with token log-ratios `l_t` bounded on the
   side that PPO clips; mean over sequences, no KL penalty. Source: arXiv 2507.20673.
 
+  Not as in the source: one optimizer step per rollout by default, where the gradient is
+  that of GRPO without a penalty; the paper takes several.
+
   Args:
     clip: bound of a token's log-ratio, nats.
     epochs: number of passes over a rollout.
@@ -230,6 +298,9 @@ def cispo(
 
   GRPO's advantage, and `-stop_gradient(clip(ratio)) * A * logp`: the weight is clipped, the
   gradient never; mean over all tokens, no KL penalty. Source: arXiv 2506.13585.
+
+  Not as in the source: the paper states no bound to copy; 0.28 is DAPO's. One optimizer
+  step per rollout by default, where the gradient is that of DAPO; the paper takes 16.
 
   Args:
     clip_low: how far a token's weight may fall below 1; 1 for no lower bound.
@@ -260,6 +331,9 @@ def sapo(
   GRPO's advantage, and `-A * (4 / tau) * sigmoid(tau * (ratio - 1))`; mean over tokens and
   then over completions, no KL penalty. Source: arXiv 2511.20347.
 
+  Not as in the source: one optimizer step per rollout by default, where the gradient is
+  that of GRPO without a penalty; the paper takes several.
+
   Args:
     tau_pos: sharpness of the gate for positive advantages.
     tau_neg: sharpness of the gate for all other advantages.
@@ -279,18 +353,24 @@ def sapo(
 
 
 def dppo(
-  delta: float = 0.2,
+  delta: float = 0.15,
+  max_length: int | None = None,
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
   """DPPO: a bound on the change of a token's probability instead of the clip.
 
-  GRPO's advantage, and `-A * ratio` without gradient where the probability has moved by
-  more than `delta` in its direction; mean over tokens and then over completions, no KL
-  penalty. Source: arXiv 2602.04879.
+  `A = R - mean R`, and `-A * ratio` without gradient where the probability has moved by
+  more than `delta` in its direction, both relative to the sampler's policy; sum over tokens
+  divided by a constant, then mean over completions, no KL penalty. Source: arXiv
+  2602.04879 and its authors' recipe.
+
+  Not as in the source: one optimizer step per rollout by default, where the gradient is
+  that of Dr. GRPO, but for what the sampler computes differently.
 
   Args:
     delta: largest change of a token's probability.
+    max_length: the constant, in tokens; None for the sampler's limit.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass.
 
@@ -298,9 +378,9 @@ def dppo(
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupNormalized(),
-    surrogate=parts.ProbabilityClipped(delta),
-    aggregation=aggregation.sequence_mean,
+    advantage=parts.GroupCentered(),
+    surrogate=parts.ProbabilityClipped(delta, "sampler"),
+    aggregation=parts.FixedLength(max_length),
     epochs=epochs,
     minibatches=minibatches,
   )

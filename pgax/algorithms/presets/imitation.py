@@ -20,8 +20,10 @@ def expert_iteration(
   `loss = -sum_t w_t logp_t` over completions with `R > threshold`, whose tokens alone count
   in the weights `w`. A step is an iteration: sample, keep what is right, learn it for some
   epochs. Source: Anthony et al. 2017, arXiv 1705.08439; on language models as in
-  arXiv 2203.14465 (STaR), 2304.06767 (RAFT) and 2312.06585 (ReST^EM), which start each
-  iteration from the first policy; here it continues from the last.
+  arXiv 2203.14465 (STaR), 2304.06767 (RAFT) and 2312.06585 (ReST^EM).
+
+  Not as in the source: each iteration continues from the last policy instead of starting
+  from the first.
 
   Args:
     threshold: a completion is correct if its unshaped reward exceeds this.

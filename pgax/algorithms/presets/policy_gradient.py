@@ -1,5 +1,7 @@
 """Presets of the policy gradient under different baselines."""
 
+from typing import Literal
+
 from pgax.algorithms import parts
 from pgax.algorithms.presets.penalty import kl_penalty
 from pgax.algorithms.spec import Algorithm, MovingAverage
@@ -17,24 +19,40 @@ __all__ = [
 
 
 def reinforce(
-  rate: float | None = None, epochs: int = 1, minibatches: int = 1
+  rate: float | None = None,
+  baseline: Literal["mean", "none"] = "mean",
+  epochs: int = 1,
+  minibatches: int = 1,
 ) -> Algorithm:
   """REINFORCE: the policy gradient with a mean reward as its baseline.
 
   `loss = -sum_t (R - b) logp_t`, mean over completions. Source: Williams 1992.
 
+  Not as in the source: the mean of the batch includes the completion's own reward, which
+  with `n` completions scales the expected gradient by `(n - 1) / n`.
+
   Args:
     rate: weight of the newest batch in a moving average of the reward, in [0, 1]; None for
       the mean of the batch itself.
+    baseline: `none` for `b = 0`, which requires a `rate` of None.
     epochs: number of passes over a rollout. Without a ratio, steps after the first are
       not corrected for the change of the policy.
     minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm` without clip and KL penalty.
+
+  Raises:
+    ValueError: if `baseline` is unknown, or `none` with a rate.
   """
+  if baseline not in ("mean", "none") or (rate is not None and baseline == "none"):
+    raise ValueError(
+      f"baseline is {baseline!r} and rate is {rate}; allowed are 'mean', and 'none' with a "
+      "rate of None"
+    )
+  advantage = parts.BatchMean() if baseline == "mean" else parts.NoBaseline()
   return Algorithm(
-    advantage=parts.BatchMean() if rate is None else parts.MovingAverageBaseline(),
+    advantage=advantage if rate is None else parts.MovingAverageBaseline(),
     surrogate=parts.PolicyGradient(),
     aggregation=aggregation.sequence_sum,
     baseline=None if rate is None else MovingAverage(rate),
@@ -78,7 +96,7 @@ def rloo(
 def remax(kl_coef: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm:
   """ReMax: REINFORCE with the reward of the greedy completion as its baseline.
 
-  `loss = -sum_t (R - R(greedy)) logp_t` with `R <- R - kl_coef * sum_t k1_t`, mean over
+  `loss = -sum_t (R - R(greedy) - kl_coef * sum_{s >= t} k1_s) logp_t`, mean over
   completions. Each prompt is also decoded greedily. Source: arXiv 2310.10505.
 
   Args:
@@ -113,6 +131,9 @@ def reinforce_pp(
   the completion's reward at its last token; PPO's clip, mean over all tokens. Source: arXiv
   2501.03262.
 
+  Not as in the source: one optimizer step per rollout by default, where the clip has no
+  effect.
+
   Args:
     kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
     clip: how far a token's ratio may move from 1.
@@ -133,18 +154,22 @@ def reinforce_pp(
 
 
 def reinforce_pp_baseline(
-  kl_coef: float = 0.01,
+  kl_coef: float = 1e-5,
   clip: float = 0.2,
   epochs: int = 1,
   minibatches: int = 1,
 ) -> Algorithm:
   """REINFORCE++ with the mean of the group as its baseline.
 
-  As `reinforce_pp`, with `R - mean R` of the group instead of the completion's reward.
+  As `reinforce_pp`, with `R - mean R` of the group instead of the completion's reward, and
+  `+ kl_coef * k2` in the loss instead of a penalty in the reward.
   Source: arXiv 2501.03262.
 
+  Not as in the source: one optimizer step per rollout by default, where the clip has no
+  effect. The penalty, `k2` in the loss with 1e-5, is that of the authors' scripts.
+
   Args:
-    kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
+    kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
     clip: how far a token's ratio may move from 1.
     epochs: number of passes over a rollout.
     minibatches: number of optimizer steps in a pass.
@@ -156,7 +181,7 @@ def reinforce_pp_baseline(
     advantage=parts.ReturnToGo(group_baseline=True),
     surrogate=parts.Clipped(clip, clip),
     aggregation=aggregation.token_mean,
-    kl=kl_penalty(kl.k1, kl_coef, "reward"),
+    kl=kl_penalty(kl.k2, kl_coef, "loss"),
     epochs=epochs,
     minibatches=minibatches,
   )

@@ -6,6 +6,7 @@ from pgax.algorithms import parts
 from pgax.algorithms.presets.penalty import kl_penalty
 from pgax.algorithms.spec import Algorithm, KLPenalty
 from pgax.ops import aggregation, kl
+from pgax.types import AdvantageFn
 
 __all__ = ["mdpo", "mdpo_kimi", "a_lol", "p3o", "copg"]
 
@@ -14,6 +15,7 @@ def mdpo(
   step_size: float = 1.0,
   final_step_size: float = 0.1,
   anneal_steps: int = 100,
+  leave_one_out: bool = False,
   epochs: int = 4,
   minibatches: int = 1,
 ) -> Algorithm:
@@ -23,10 +25,15 @@ def mdpo(
   from update to update and `A = R - mean R` of the group; mean over tokens and then over
   completions. Its per-token loss is `surrogates.mdpo`. Source: arXiv 2005.09814.
 
+  Not as in the source: the divergence is estimated on the sampled tokens instead of
+  summed over actions, the step size ends above 0, and a group replaces the critic.
+
   Args:
     step_size: initial `t_k`.
     final_step_size: final `t_k`.
     anneal_steps: number of updates between the two.
+    leave_one_out: whether the mean of the group leaves out the completion itself, which
+      makes the gradient unbiased.
     epochs: number of passes over a rollout. With a single optimizer step the divergence has
       no effect.
     minibatches: number of optimizer steps in a pass.
@@ -36,7 +43,7 @@ def mdpo(
   """
   annealed = kl.AnnealedController(step_size, final_step_size, anneal_steps)
   return Algorithm(
-    advantage=parts.GroupCentered(),
+    advantage=_baseline(leave_one_out),
     surrogate=parts.Unclipped(),
     aggregation=aggregation.sequence_mean,
     kl=KLPenalty(kl.k3, annealed, "loss", anchor="old", importance_weighted=True),
@@ -45,14 +52,25 @@ def mdpo(
   )
 
 
-def mdpo_kimi(tau: float = 0.1, epochs: int = 4, minibatches: int = 1) -> Algorithm:
+def _baseline(leave_one_out: bool) -> AdvantageFn:
+  """The reward minus the mean of its group, or of the others in it."""
+  return parts.LeaveOneOut() if leave_one_out else parts.GroupCentered()
+
+
+def mdpo_kimi(
+  tau: float = 0.1, leave_one_out: bool = False, epochs: int = 4, minibatches: int = 1
+) -> Algorithm:
   """Kimi k1.5: mirror-descent policy optimization as a squared distance.
 
   `(A - tau * log(policy / old policy))**2 / (2 tau)` of whole completions, `A = R - mean R`
   of the group; mean over completions. Source: arXiv 2501.12599.
 
+  Not as in the source: the paper resets the optimizer when the reference changes, at
+  every iteration; here it keeps its state.
+
   Args:
     tau: weight of the log-ratio, positive.
+    leave_one_out: whether the mean of the group leaves out the completion itself.
     epochs: number of passes over a rollout. With a single optimizer step the ratio has no
       effect.
     minibatches: number of optimizer steps in a pass.
@@ -61,7 +79,7 @@ def mdpo_kimi(tau: float = 0.1, epochs: int = 4, minibatches: int = 1) -> Algori
     An `Algorithm`.
   """
   return Algorithm(
-    advantage=parts.GroupCentered(),
+    advantage=_baseline(leave_one_out),
     surrogate=parts.MirrorDescent(tau),
     aggregation=aggregation.sequence_mean,
     epochs=epochs,
@@ -79,8 +97,11 @@ def a_lol(
   """A-LoL: advantage-leftover-lunch, weighted imitation of above-average completions.
 
   `-max(A, 0) * stop_gradient(clip(policy / reference, 1 - clip, 1 + clip)) * logp`, sum
-  over tokens and mean over completions. The baseline is the mean of the group, where the
-  paper has the reference policy's value of the prompt. Source: arXiv 2305.14718.
+  over tokens and mean over completions. Source: arXiv 2305.14718.
+
+  Not as in the source: the baseline is the mean of the group instead of the reference
+  policy's value of the prompt, completions are sampled from the policy instead of a data
+  set, and there is no priority sampling by advantage.
 
   Args:
     importance: ratio to weight by: `sequence` for the completion's, `token` for each
@@ -116,6 +137,9 @@ def p3o(
   `R <- R - kl_coef * sum_t k1_t`, times the ratios of the two sequences, clipped. Source:
   arXiv 2310.00212.
 
+  Not as in the source: all pairs of a group instead of two completions per prompt, and
+  one optimizer step per rollout by default.
+
   Args:
     form: `separate` clips the ratio of each completion (V1), `joint` the difference of
       their log-ratios (V2).
@@ -144,6 +168,8 @@ def copg(beta: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm
   of a group, with ratios to the reference. It is also correct off-policy: regardless of the
   policy that sampled, its minimum maximizes the reward minus `beta` times the divergence.
   Source: arXiv 2406.19185.
+
+  Not as in the source: all pairs of a group instead of two completions per prompt.
 
   Args:
     beta: coefficient of the divergence from the reference, positive.

@@ -3,7 +3,7 @@
 import chex
 import jax.numpy as jnp
 
-from pgax.ops.advantages.centering import center, check_rewards
+from pgax.ops.advantages.centering import center, check_normalization, check_rewards
 from pgax.ops.advantages.group import grpo
 from pgax.ops.advantages.tokens import at_last_token
 from pgax.ops.masking import masked_mean, select
@@ -11,7 +11,14 @@ from pgax.ops.precision import as_float
 from pgax.ops.returns import discounted_returns
 from pgax.types import Array
 
-__all__ = ["batch_mean", "moving_average", "reinforce_pp", "whiten"]
+__all__ = [
+  "batch_mean",
+  "batch_scaled",
+  "gdpo",
+  "moving_average",
+  "reinforce_pp",
+  "whiten",
+]
 
 
 def batch_mean(rewards: Array, valid: Array | None = None) -> Array:
@@ -33,6 +40,85 @@ def batch_mean(rewards: Array, valid: Array | None = None) -> Array:
   """
   rewards, valid = check_rewards(rewards, valid)
   return center(rewards.ravel(), valid.ravel()).reshape(rewards.shape)
+
+
+def batch_scaled(
+  rewards: Array, valid: Array | None = None, ddof: int = 0, eps: float = 1e-6
+) -> Array:
+  """GRPO with one scale for the batch: rewards minus the mean of their group.
+
+  `A = (R - mean R) / (std(batch) + eps)`, with the deviation of all rewards of the batch.
+  A group that is almost all right, or all wrong, then weighs no more than others. Sources:
+  arXiv 2508.08221 ("Lite PPO"); TRL's `scale_rewards="batch"`.
+
+  Args:
+    rewards: `[..., G]` rewards.
+    valid: `[..., G]` bool, completions that could be scored; None for all.
+    ddof: 0 divides the variance by the number of rewards, 1 by that number minus 1.
+    eps: constant added to the standard deviation, in units of reward.
+
+  Returns:
+    `[..., G]` float32 advantages.
+
+  Raises:
+    ValueError: if `ddof` is not 0 or 1, or `eps` is negative.
+
+  Example:
+    >>> print(advantages.batch_scaled(jnp.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])))
+    [[ 1. -1.]
+     [ 0.  0.]
+     [ 0.  0.]]
+  """
+  check_normalization(ddof, eps)
+  rewards, valid = check_rewards(rewards, valid)
+  deviation = center(rewards.ravel(), valid.ravel())
+  count = jnp.sum(valid, dtype=jnp.float32)
+  variance = jnp.sum(deviation**2) / jnp.maximum(count - ddof, 1.0)
+  signal = variance > 0
+  std = jnp.sqrt(jnp.where(signal, variance, 1.0))
+  return jnp.where(signal, center(rewards, valid) / (std + eps), 0.0)
+
+
+def gdpo(
+  components: Array,
+  valid: Array | None = None,
+  weights: tuple[float, ...] = (),
+  eps: float = 1e-6,
+) -> Array:
+  """GDPO: every component of the reward is normalized in its group before they are added.
+
+  `A = whiten(sum_k w_k (R_k - mean R_k) / (std R_k + eps))`. Completions that differ in
+  which component they get, and not in their sum, have different advantages, and a component
+  on a larger scale does not outweigh others. Source: arXiv 2601.05242.
+
+  Args:
+    components: `[..., G, K]` components of the rewards.
+    valid: `[..., G]` bool, completions that could be scored; None for all.
+    weights: weight `w_k` of each component; empty for equal weights of 1.
+    eps: constant added to standard deviations.
+
+  Returns:
+    `[..., G]` float32 advantages, whitened over the batch.
+
+  Raises:
+    ValueError: if there is not one weight for each component.
+
+  Example:
+    >>> components = jnp.array([[[1.0, 0.0], [0.0, 10.0], [0.0, 0.0]]])
+    >>> print(advantages.gdpo(components))
+    [[ 0.7071  0.7071 -1.4142]]
+  """
+  count = components.shape[-1]
+  weights = weights or (1.0,) * count
+  if len(weights) != count:
+    raise ValueError(
+      f"weights is {weights}; there are {count} components, and each needs a weight"
+    )
+  terms = [
+    weight * grpo(components[..., k], valid, eps=eps) for k, weight in enumerate(weights)
+  ]
+  total = sum(terms)
+  return whiten(total, jnp.ones(total.shape, bool) if valid is None else valid)
 
 
 def moving_average(

@@ -29,6 +29,22 @@ def check_rewards(rewards: Array, valid: Array | None) -> tuple[Array, Array]:
   return select(rewards, valid), valid
 
 
+def check_normalization(ddof: int, eps: float) -> None:
+  """Rejects settings of a division by the standard deviation.
+
+  Args:
+    ddof: what the number of values is reduced by in the variance.
+    eps: constant added to the standard deviation.
+
+  Raises:
+    ValueError: if `ddof` is not 0 or 1, or `eps` is negative.
+  """
+  if not eps >= 0:
+    raise ValueError(f"eps is {eps}; it must be at least 0")
+  if ddof not in (0, 1):
+    raise ValueError(f"ddof is {ddof}; allowed are 0 (population) and 1 (sample)")
+
+
 def center(rewards: Array, valid: Array) -> Array:
   """Subtracts the mean of the group.
 

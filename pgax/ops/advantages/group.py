@@ -3,7 +3,7 @@
 import chex
 import jax.numpy as jnp
 
-from pgax.ops.advantages.centering import center, check_rewards
+from pgax.ops.advantages.centering import center, check_normalization, check_rewards
 from pgax.ops.masking import masked_mean, masked_sum, select
 from pgax.ops.precision import as_float
 from pgax.types import Array
@@ -68,10 +68,7 @@ def grpo(
     >>> print(advantages.grpo(jnp.array([1.0, 1.0, 1.0, 1.0])))
     [0. 0. 0. 0.]
   """
-  if not eps >= 0:
-    raise ValueError(f"eps is {eps}; it must be at least 0")
-  if ddof not in (0, 1):
-    raise ValueError(f"ddof is {ddof}; allowed are 0 (population) and 1 (sample)")
+  check_normalization(ddof, eps)
   rewards, valid = check_rewards(rewards, valid)
   centered = center(rewards, valid)
   count = jnp.sum(valid, axis=-1, keepdims=True, dtype=jnp.float32)

@@ -67,6 +67,6 @@ def check_run(
       else open_reward_runner(config.reward, config.scoring) as opened
     ):
       check_rewards(config, opened)
-    check_weights(config, mesh, done)
+    check_weights(config, mesh, tokenizer, done)
   except ValueError as error:
     raise UserError(str(error)) from error

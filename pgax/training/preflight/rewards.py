@@ -44,6 +44,14 @@ def _check_reward(config: RunConfig, runner: RewardRunner, example: Example) -> 
   if outcome.reason not in ("", "nan"):
     raise failure("reward", outcome.detail)
   check_outcome(outcome)
+  components = set(config.algorithm.components) - {"reward"}
+  if config.reward_model.path:
+    components -= {"model", "function"}
+  if not outcome.reason and (missing := components - outcome.scores.keys()):
+    raise ValueError(
+      f"algorithm.components has {min(missing)!r}; the scores of the reward are "
+      f"{', '.join(sorted(outcome.scores))}"
+    )
   if config.reward_model.path:
     check_score_names(outcome.scores)
   if config.step_reward is not None:

@@ -15,6 +15,7 @@ _INPUTS = {
   "step_rewards": "step_reward",
   "baseline": "algorithm.baseline",
   "greedy_baseline": "algorithm.greedy_baseline",
+  "components": "algorithm.components",
 }
 
 
@@ -84,6 +85,11 @@ def check_algorithm(config: RunConfig) -> None:
     raise ValueError(
       f"{_INPUTS[name]} is given, but advantage {algorithm.advantage!r} does not use "
       "it; remove it, or choose an advantage that uses it"
+    )
+  if algorithm.components and algorithm.shaping:
+    raise ValueError(
+      f"shaping is {algorithm.shaping}; it changes the reward, but this algorithm learns "
+      f"from the scores {algorithm.components}"
     )
   if steps and algorithm.shaping:
     raise ValueError(

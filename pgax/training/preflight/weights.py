@@ -6,22 +6,31 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jax.sharding import Mesh
+from transformers import PreTrainedTokenizerFast
 
 from pgax.errors import UserError
 from pgax.models import hf
 from pgax.models.decoder import Decoder
+from pgax.rollout.config import RewardModelConfig
+from pgax.rollout.reward_model import check_reward_model
 from pgax.runs.workdir import read_config
 from pgax.training.config import RunConfig
-from pgax.training.policy import check_params
+from pgax.training.policy import check_critic, check_params, is_reward_model
 from pgax.training.progress import Progress
 
 
-def check_weights(config: RunConfig, mesh: Mesh, done: Progress | None) -> None:
+def check_weights(
+  config: RunConfig,
+  mesh: Mesh,
+  tokenizer: PreTrainedTokenizerFast,
+  done: Progress | None,
+) -> None:
   """Checks the directory of a model, and folders of other runs, that are still to be read.
 
   Args:
     config: configuration of the run.
     mesh: mesh of devices.
+    tokenizer: tokenizer of the model.
     done: how far the run is; None for a new run.
 
   Raises:
@@ -38,13 +47,28 @@ def check_weights(config: RunConfig, mesh: Mesh, done: Progress | None) -> None:
   critic_from = config.critic.start
   critic_starts = config.algorithm.critic and (done is None or done.is_supervised)
   if critic_starts and critic_from not in ("policy", "fresh"):
-    folders["critic.start"] = critic_from
+    if is_reward_model(Path(critic_from)):
+      check_critic_start(config, mesh, tokenizer)
+    else:
+      folders["critic.start"] = critic_from
   for name, folder in folders.items():
     try:
       check_params(Decoder(config.model), mesh, Path(folder))
       _check_same_model(config, read_config(Path(folder)) or {})
     except UserError as error:
       raise UserError(f"{name}: {error}") from None
+
+
+def check_critic_start(
+  config: RunConfig, mesh: Mesh, tokenizer: PreTrainedTokenizerFast
+) -> None:
+  """Checks that the critic can start from the reward model that `critic.start` names."""
+  model, source = config.model, RewardModelConfig(path=config.critic.start)
+  try:
+    check_critic(model, Path(source.path))
+    check_reward_model(source, mesh, model.dtype, tokenizer, model.vocab_size)
+  except (UserError, ValueError) as error:
+    raise UserError(f"critic.start: {error}") from None
 
 
 def _check_same_model(config: RunConfig, saved: Mapping) -> None:
