@@ -128,7 +128,7 @@ def optimizer_shardings(opt_state: PyTree, params: PyTree, mesh: Mesh) -> PyTree
     # A moment has the path of its parameter in the state's own.
     ends = (path[start:] for start in range(len(path)))
     owner = next((by_path[end] for end in ends if end in by_path), None)
-    return _like(owner, leaf) if owner else replicated(mesh)
+    return replicated(mesh) if owner is None else _like(owner, leaf)
 
   return jax.tree_util.tree_map_with_path(of, opt_state)
 

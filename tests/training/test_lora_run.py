@@ -18,7 +18,7 @@ from pgax.learner.forward import completion_logp
 from pgax.learner.learner import Learner
 from pgax.learner.policy_step import make_policy_step
 from pgax.learner.state import abstract_state, init_state
-from pgax.models.lora import apply, merge
+from pgax.models.lora import merge, merged
 from pgax.runs.json_lines import read_lines
 from pgax.training import LoraConfig, SupervisedConfig, UserError, train
 from pgax.training.policy import load_params, load_policy
@@ -86,17 +86,17 @@ def test_adapters_alone_learn(stepped):
   )  # the reference is the base as it was
   # What earned more than its group has become likelier.
   logp = jax.jit(lambda params: completion_logp(tiny.MODEL, params, ROLLOUT)[0])
-  change = logp(apply(LORA, state.base, state.params)) - logp(state.base)
+  change = logp(merged(LORA, state.base, state.params)) - logp(state.base)
   better = FEEDBACK.rewards - FEEDBACK.rewards.mean(-1, keepdims=True)
   assert float(jnp.sum(better * jnp.sum(change * ROLLOUT.action_mask, -1))) > 0.1
 
 
 def test_sampling_needs_no_copy_of_what_is_not_adapted(stepped):
   state = stepped[1]
-  used = apply(LORA, state.base, state.params)["params"]
+  used = merged(LORA, state.base, state.params)["params"]
   ours, theirs = used["embedding"], state.base["params"]["embedding"]
   assert ours.unsafe_buffer_pointer() == theirs.unsafe_buffer_pointer()
-  assert apply(LoraConfig(), (), used) is used
+  assert merged(LoraConfig(), (), used) is used
 
 
 @pytest.fixture(scope="module")
