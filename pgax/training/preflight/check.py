@@ -20,8 +20,8 @@ from pgax.training.preflight.rewards import check_rewards, check_timeout
 from pgax.training.preflight.settings import (
   check_algorithm,
   check_decays,
-  check_optimizers,
   check_divisibility,
+  check_optimizers,
   check_reward_model_settings,
   check_vocabulary,
 )
