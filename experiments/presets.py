@@ -26,8 +26,8 @@ memory: the reference is a frozen copy of the initial policy, the critic is trai
 with the policy. "Other settings" lists further fields of `Algorithm` that differ from their
 defaults. Settings that are None or False are omitted. "Not as in the source" is the note in
 the preset's docstring: what its defaults do differently, as far as that is known. The
-configs in `experiments/configs` make two passes over a rollout in two minibatches each,
-whatever the source does.
+configs of additions in `experiments/configs` make two passes over a rollout in two
+minibatches each, whatever the source does.
 
 With one optimizer step per rollout every ratio is 1. Surrogates that differ in what they do
 with the ratio then have the same gradient, and a run says so at its start.

@@ -1,7 +1,6 @@
 """Settings of parts that can be added to any algorithm."""
 
 import dataclasses
-import math
 
 from pgax.algorithms import parts
 from pgax.algorithms.spec import Algorithm, EntropyBonus
@@ -34,12 +33,9 @@ class UpdateConfig:
   target_kl: float = 0.0
 
   def __post_init__(self):
-    check_at_least(self, 0, "entropy_coef", "entropy_target", "target_kl")
-    if not math.isfinite(self.entropy_coef) or not self.entropy_step > 0:
-      raise ValueError(
-        f"entropy_coef is {self.entropy_coef} and entropy_step is {self.entropy_step}; "
-        "entropy_coef must be finite, and entropy_step positive"
-      )
+    check_at_least(self, 0, "entropy_coef", "entropy_target", "entropy_step", "target_kl")
+    if not self.entropy_step > 0:
+      raise ValueError(f"entropy_step is {self.entropy_step}; it must be positive")
     if not 0 < self.top_entropy <= 1:
       raise ValueError(
         f"top_entropy is {self.top_entropy}; it must be above 0 and at most 1"

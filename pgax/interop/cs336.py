@@ -86,8 +86,10 @@ def compute_group_normalized_rewards(
 
 def _per_token(column: Array, log_probs: Array) -> Array:
   """Repeats one value per response, `[batch, 1]`, at all tokens of the response."""
-  chex.assert_shape(column, (log_probs.shape[0], 1))
-  return jnp.broadcast_to(column, log_probs.shape)
+  shape = jnp.asarray(log_probs).shape
+  column = jnp.asarray(column)
+  chex.assert_shape(column, (shape[0], 1))
+  return jnp.broadcast_to(column, shape)
 
 
 def compute_naive_policy_gradient_loss(
@@ -103,7 +105,7 @@ def compute_naive_policy_gradient_loss(
     `[batch, length]` float32.
   """
   weights = _per_token(raw_rewards_or_advantages, policy_log_probs)
-  return surrogates.policy_gradient(policy_log_probs, weights).loss
+  return surrogates.policy_gradient(jnp.asarray(policy_log_probs), weights).loss
 
 
 def compute_grpo_clip_loss(
@@ -123,9 +125,8 @@ def compute_grpo_clip_loss(
     which the clip acts.
   """
   tokens = _per_token(advantages, policy_log_probs)
-  loss, clipped = surrogates.clipped(
-    policy_log_probs, old_log_probs, tokens, min(cliprange, 1.0), cliprange
-  )
+  logp, old_logp = jnp.asarray(policy_log_probs), jnp.asarray(old_log_probs)
+  loss, clipped = surrogates.clipped(logp, old_logp, tokens, min(cliprange, 1.0), cliprange)
   return loss, {"clipped": clipped}
 
 
@@ -174,7 +175,8 @@ def compute_policy_gradient_loss(
     case "grpo_no_clip":
       require(advantages=advantages, old_log_probs=old_log_probs)
       tokens = _per_token(advantages, policy_log_probs)
-      return surrogates.unclipped(policy_log_probs, old_log_probs, tokens).loss, {}
+      logp, old_logp = jnp.asarray(policy_log_probs), jnp.asarray(old_log_probs)
+      return surrogates.unclipped(logp, old_logp, tokens).loss, {}
   raise ValueError(
     f"loss_type is {loss_type!r}; allowed are 'no_baseline', 'reinforce_with_baseline', "
     "'grpo_clip' and 'grpo_no_clip'"
@@ -231,8 +233,8 @@ def grpo_microbatch_train_step(
       Dr. GRPO; None for their number.
 
   Returns:
-    The scalar loss, metadata of the loss, and the gradient with respect to
-    `policy_log_probs`, `[batch, length]`.
+    The scalar loss, metadata of the loss (false where masked), and the gradient with
+    respect to `policy_log_probs`, `[batch, length]`.
 
   Raises:
     ValueError: if there are no accumulation steps, the factor is not positive, or the loss
@@ -250,6 +252,7 @@ def grpo_microbatch_train_step(
     tokens, metadata = compute_policy_gradient_loss(
       log_probs, loss_type, raw_rewards, advantages, old_log_probs, cliprange
     )
+    metadata = {name: masking.select(x, response_mask) for name, x in metadata.items()}
     return masking.masked_sum(weights * tokens, response_mask), metadata
 
   log_probs = jnp.asarray(policy_log_probs, jnp.float32)
@@ -298,5 +301,5 @@ def _per_response(mask: Array, constant: float) -> Array:
 
 
 def _check_steps(count: int) -> None:
-  if count < 1:
+  if not count >= 1:
     raise ValueError(f"gradient_accumulation_steps is {count}; it must be at least 1")

@@ -65,11 +65,13 @@ def compute_group_normalized_rewards(
     Advantages `[batch]`, and statistics: mean and standard deviation of the advantages.
 
   Raises:
-    ValueError: if the group size does not divide the number of rewards, or a name is
-      unknown.
+    ValueError: if the group size does not divide the number of rewards, a name is unknown,
+      or `advantage_eps` is negative.
   """
   _check("baseline", baseline, Baseline)
   _check("advantage_normalizer", advantage_normalizer, Normalizer)
+  if not advantage_eps >= 0:
+    raise ValueError(f"advantage_eps is {advantage_eps}; it must be at least 0")
   grouped = split_groups(raw_rewards, group_size)
   centered = group_advantages.dr_grpo(grouped) if baseline == "mean" else grouped
   if (baseline, advantage_normalizer) == ("mean", "std"):
@@ -118,7 +120,7 @@ def compute_policy_gradient_loss(
   Raises:
     ValueError: if the method is unknown, or an argument that it requires is None.
   """
-  method, logp = importance_reweighting_method, policy_log_probs
+  method, logp = importance_reweighting_method, jnp.asarray(policy_log_probs)
   _check("importance_reweighting_method", method, Reweighting)
   column = jnp.reshape(jnp.asarray(raw_rewards_or_advantages), (len(logp), 1))
   tokens = jnp.broadcast_to(column, logp.shape)
@@ -127,6 +129,7 @@ def compute_policy_gradient_loss(
   if old_log_probs is None or (method != "noclip" and cliprange is None):
     needed = "old_log_probs" if method == "noclip" else "old_log_probs and cliprange"
     raise ValueError(f"importance_reweighting_method {method!r} requires {needed}")
+  old_log_probs = jnp.asarray(old_log_probs)
   if method == "noclip":
     return surrogates.unclipped(logp, old_log_probs, tokens).loss, {}
   bounds = (min(cliprange, 1.0), cliprange)
@@ -165,7 +168,8 @@ def aggregate_loss_across_microbatch(
   _check("loss_normalization", loss_normalization, Normalization)
   if loss_normalization == "sequence":
     weights = aggregation.sequence_mean(mask)
-    return masking.masked_sum(weights * per_token_policy_gradient_loss, mask)
+    losses = jnp.asarray(per_token_policy_gradient_loss)
+    return masking.masked_sum(weights * losses, mask)
   if normalization_constant is None or not normalization_constant > 0:
     raise ValueError(
       f"normalization_constant is {normalization_constant}; loss_normalization 'constant' "

@@ -58,7 +58,7 @@ def compiled_steps(config: StepConfig, mesh: Mesh) -> CompiledSteps:
 
 def _build(config: StepConfig, mesh: Mesh) -> CompiledSteps:
   learner = make_learner(config)
-  # Both optimizers are of one kind: the state has one layout in both stages.
+  # Preflight checks that both optimizers are of one kind: the state has one layout.
   supervised_learner = dataclasses.replace(
     learner, optimizer=make_optimizer(config.supervised_optimizer)
   )

@@ -87,7 +87,7 @@ def fixed_length(mask: Array, max_length: float, sequences: Array | None = None)
     [[0.05 0.05 0.05 0.05]
      [0.05 0.   0.   0.  ]]
   """
-  if max_length <= 0:
+  if not max_length > 0:
     raise ValueError(f"max_length is {max_length}; it must be a positive number of tokens")
   return sequence_sum(mask, sequences) / max_length
 

@@ -66,8 +66,8 @@ class RunConfig:
     critic: critic settings.
     lora: adapters of the policy. With a rank above 0 only adapters are trained, in every
       stage, over a frozen base that policy and reference share; exports have them merged.
-    update: parts added to the algorithm's update, such as an entropy bonus. The attribute
-      `algorithm` has them.
+    policy_update: parts added to the algorithm's update, such as an entropy bonus. The
+      attribute `algorithm` has them.
     learner: how updates are computed.
     supervised: supervised training before reinforcement learning.
     model_path: directory of a model in transformers' format to start from, whose
@@ -99,7 +99,7 @@ class RunConfig:
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
   lora: LoraConfig = LoraConfig()
-  update: UpdateConfig = UpdateConfig()
+  policy_update: UpdateConfig = UpdateConfig()
   learner: LearnerConfig = LearnerConfig()
   supervised: SupervisedConfig = SupervisedConfig()
   model_path: str = ""
@@ -125,7 +125,7 @@ class RunConfig:
         raise ValueError(f"{field.name} is {value!r}; it must be of type {cls.__name__}")
     check_at_least(self, 0, "seed", "steps")
     check_at_least(self, 1, "samples_every", "max_skipped")
-    object.__setattr__(self, "algorithm", self.update.added_to(self.algorithm))
+    object.__setattr__(self, "algorithm", self.policy_update.added_to(self.algorithm))
     if self.model_path and self.init_from_run:
       raise ValueError(
         f"model.path is {self.model_path!r} and init_from_run is {self.init_from_run!r}; "

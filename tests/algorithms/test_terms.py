@@ -1,6 +1,7 @@
 """Terms that can be added to any loss, each against an enumeration."""
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
@@ -183,7 +184,12 @@ def test_settings_of_a_run_add_parts():
   rest = UpdateConfig(top_entropy=0.2, target_kl=0.1).added_to(grpo)
   assert rest.token_filter == parts.TopEntropy(0.2) and rest.target_kl == 0.1
   assert rest.needs_old_logp
-  for name, value in (("top_entropy", 0.0), ("target_kl", -1.0), ("entropy_step", 0.0)):
+  for name, value in (
+    ("top_entropy", 0.0),
+    ("target_kl", -1.0),
+    ("entropy_step", 0.0),
+    ("entropy_step", math.inf),
+  ):
     with pytest.raises(ValueError, match=f"{name} is {value}"):
       UpdateConfig(**{name: value})
 

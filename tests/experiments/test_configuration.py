@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from experiments import program
 from experiments.configuration import (
@@ -144,6 +145,24 @@ def test_an_argument_without_a_value_keeps_its_type():
   dr_grpo.max_length = 7
   with pytest.raises(TypeError):
     dr_grpo.max_length = "seven"
+
+
+def test_no_setting_has_the_name_of_a_method():
+  """Flags and attributes would then reach the method: `config.update` is one."""
+
+  def names(part):
+    for name, value in part.items():
+      yield name
+      if isinstance(value, ConfigDict):
+        yield from names(value)
+
+  assert not [name for name in names(config()) if hasattr(ConfigDict, name)]
+
+
+def test_parts_of_the_update_are_settings():
+  given = config(epochs=2)
+  given.policy_update.target_kl = 0.1
+  assert freeze(given).algorithm.target_kl == 0.1
 
 
 def test_unknown_keys_are_named_with_what_is_allowed():

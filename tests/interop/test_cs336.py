@@ -65,6 +65,33 @@ def test_losses(advantages, logp, old_logp, cliprange):
     np.testing.assert_allclose(selected, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_lists_are_arrays():
+  logp, column = [[-1.0, -2.0], [-0.5, -3.0]], [[1.0], [-1.0]]
+  loss, _ = cs336.compute_grpo_clip_loss(column, logp, logp, 0.2)
+  np.testing.assert_allclose(loss, [[-1, -1], [1, 1]])
+  options = {"advantages": column, "old_log_probs": logp, "cliprange": 0.2}
+  mask = [[1, 0], [1, 1]]
+  value, _, _ = cs336.grpo_microbatch_train_step(logp, mask, 1, "grpo_clip", **options)
+  assert value == 0
+
+
+def test_the_clip_of_masked_tokens_is_not_reported():
+  mask = np.array([[1, 0], [0, 1]])
+  old = np.array([[-1.0, -9.0], [-9.0, -1.0]])  # no token has moved
+  _, metadata, _ = cs336.grpo_microbatch_train_step(
+    old, mask, 1, "grpo_clip", advantages=np.ones((2, 1)), old_log_probs=old, cliprange=0.2
+  )
+  assert not metadata["clipped"].any()
+
+
+@pytest.mark.parametrize("bad", [0, -1, float("nan")])
+def test_divisors_are_positive(bad):
+  logp, mask = np.zeros((2, 2)), np.ones((2, 2))
+  for arguments in ((bad, 1.0), (1, bad)):
+    with pytest.raises(ValueError, match=f"{bad}; it must be"):
+      cs336.sft_microbatch_train_step(logp, mask, *arguments)
+
+
 @given(floats(SHAPE), masks(SHAPE))
 def test_masked_reductions(x, mask):
   for dim in (0, 1, -1, None):

@@ -136,3 +136,19 @@ def test_bad_arguments_raise():
     cs336_2026.aggregate_loss_across_microbatch(logp, logp, "mean")
   with pytest.raises(ValueError, match="normalization_constant is None"):
     cs336_2026.aggregate_loss_across_microbatch(logp, logp, "constant")
+
+
+@pytest.mark.parametrize("baseline", ["mean", "none"])
+@pytest.mark.parametrize("normalizer", ["std", "none", "mean"])
+@pytest.mark.parametrize("eps", [-1.0, float("nan")])
+def test_eps_is_at_least_zero(baseline, normalizer, eps):
+  with pytest.raises(ValueError, match="it must be at least 0"):
+    cs336_2026.compute_group_normalized_rewards([1.0, 0.0], 2, baseline, eps, normalizer)
+
+
+def test_lists_are_arrays():
+  logp, mask = [[-1.0, -2.0], [-0.5, -3.0]], [[1, 0], [1, 1]]
+  tokens, _ = cs336_2026.compute_policy_gradient_loss([[1.0], [-1.0]], logp)
+  np.testing.assert_allclose(tokens, [[1, 2], [-0.5, -3]])
+  mean = cs336_2026.aggregate_loss_across_microbatch(tokens.tolist(), mask)
+  assert mean == pytest.approx((1 - 1.75) / 2)

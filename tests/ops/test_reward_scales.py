@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,3 +65,16 @@ def test_one_component_is_grpo_whitened():
   rewards = jnp.asarray(np.random.default_rng(1).normal(size=(3, 4)), jnp.float32)
   expected = advantages.whiten(advantages.grpo(rewards), jnp.ones((3, 4)))
   np.testing.assert_allclose(advantages.gdpo(rewards[..., None]), expected, **CLOSE)
+
+
+@given(st.floats(0.1, 20.0), st.floats(-5.0, 5.0))
+def test_components_that_cancel_are_no_signal(scale, shift):
+  one = jnp.array([[1.0, 0.0, 0.0], [0.3, 0.2, 0.9]])
+  components = jnp.stack([one, shift - scale * one], axis=-1)
+  assert np.all(np.asarray(advantages.gdpo(components)) == 0)
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf")])
+def test_weights_of_components_are_finite(weight):
+  with pytest.raises(ValueError, match="finite weight"):
+    advantages.gdpo(jnp.ones((2, 2, 2)), weights=(1.0, weight))

@@ -154,6 +154,14 @@ ALONE = SamplingConfig(
       "critic.optimizer.decay_steps is 79, but there are 80 optimizer steps; steps after",
     ),
     (
+      {"optimizer": OptimizerConfig(name="muon")},
+      "optimizer.name is 'muon' and supervised.optimizer.name is 'adamw'; .* the same",
+    ),
+    (
+      {"optimizer": OptimizerConfig(moment_dtype="bfloat16")},
+      "optimizer.moment_dtype is 'bfloat16' and supervised.optimizer.moment_dtype is",
+    ),
+    (
       {"optimizer": OptimizerConfig(decay_steps=19), "steps": 20},
       "^optimizer.decay_steps is 19, but there are 20 .*Raise decay_steps to 20, or",
     ),

@@ -55,6 +55,10 @@ def grpo(
   Raises:
     ValueError: if `scale_rewards` is none of these.
   """
+  if scale_rewards not in ("group", "batch", "none"):
+    raise ValueError(
+      f"scale_rewards is {scale_rewards!r}; allowed are 'group', 'batch' and 'none'"
+    )
   centered = scale_rewards == "none"
   return Algorithm(
     advantage=parts.GroupCentered()

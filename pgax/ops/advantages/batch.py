@@ -1,5 +1,7 @@
 """Advantages normalized over the batch, and baselines that span batches."""
 
+import math
+
 import chex
 import jax.numpy as jnp
 
@@ -10,6 +12,8 @@ from pgax.ops.masking import masked_mean, select
 from pgax.ops.precision import as_float
 from pgax.ops.returns import discounted_returns
 from pgax.types import Array
+
+_CANCELED = 1e-4  # sums of normalized rewards below this are 0
 
 __all__ = [
   "batch_mean",
@@ -101,7 +105,7 @@ def gdpo(
     `[..., G]` float32 advantages, whitened over the batch.
 
   Raises:
-    ValueError: if there is not one weight for each component.
+    ValueError: if there is not one finite weight for each component.
 
   Example:
     >>> components = jnp.array([[[1.0, 0.0], [0.0, 10.0], [0.0, 0.0]]])
@@ -110,14 +114,18 @@ def gdpo(
   """
   count = components.shape[-1]
   weights = weights or (1.0,) * count
-  if len(weights) != count:
+  if len(weights) != count or not all(map(math.isfinite, weights)):
     raise ValueError(
-      f"weights is {weights}; there are {count} components, and each needs a weight"
+      f"weights is {weights}; there are {count} components, and each needs a finite weight"
     )
   terms = [
     weight * grpo(components[..., k], valid, eps=eps) for k, weight in enumerate(weights)
   ]
   total = sum(terms)
+  # Components that cancel each other leave rounding errors and traces of `eps`, which
+  # whitening would turn into advantages of size 1.
+  smallest = _CANCELED * sum(map(abs, weights))
+  total = jnp.where(jnp.abs(total) > smallest, total, 0.0)
   return whiten(total, jnp.ones(total.shape, bool) if valid is None else valid)
 
 

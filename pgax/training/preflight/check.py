@@ -21,6 +21,7 @@ from pgax.training.preflight.settings import (
   check_algorithm,
   check_decays,
   check_divisibility,
+  check_optimizers,
   check_reward_model_settings,
   check_vocabulary,
 )
@@ -57,6 +58,7 @@ def check_run(
     check_lengths(config, demonstrations)
     check_reward_model_settings(config.reward_model)
     check_decays(config)
+    check_optimizers(config)
     check_timeout(config.reward, config.scoring)
     check_reward_model(
       config.reward_model, mesh, config.model.dtype, tokenizer, config.model.vocab_size

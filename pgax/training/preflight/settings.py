@@ -121,6 +121,26 @@ def check_reward_model_settings(config: RewardModelConfig) -> None:
       )
 
 
+def check_optimizers(config: RunConfig) -> None:
+  """Rejects a supervised stage whose optimizer has a state of another layout."""
+  if not config.supervised.steps:
+    return
+  for name in ("name", "moment_dtype"):
+    ours, theirs = vars(config.optimizer)[name], vars(config.supervised.optimizer)[name]
+    if ours != theirs:
+      raise ValueError(
+        f"optimizer.{name} is {ours!r} and supervised.optimizer.{name} is {theirs!r}; a "
+        "run has one layout of the optimizer's state, so both must be the same"
+      )
+  if config.optimizer.name == "adafactor":
+    rates = config.optimizer.b1, config.supervised.optimizer.b1
+    if (rates[0] == 0) != (rates[1] == 0):
+      raise ValueError(
+        f"optimizer.b1 is {rates[0]} and supervised.optimizer.b1 is {rates[1]}; with "
+        "adafactor, 0 has no first moment, so both must be 0 or neither"
+      )
+
+
 def check_decays(config: RunConfig) -> None:
   """Rejects learning rates that reach 0 before the last optimizer step."""
   algorithm, critic = config.algorithm, config.algorithm.critic
