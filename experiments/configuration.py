@@ -39,6 +39,7 @@ SMALL_DECODER = DecoderConfig(
   num_kv_heads=2,
   head_dim=16,
   mlp_dim=192,
+  dtype="auto",
 )
 # Classifiers of transformers do not scale embeddings.
 SMALL_REWARD_MODEL = dataclasses.replace(SMALL_DECODER, scale_embeddings=False)

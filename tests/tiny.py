@@ -34,7 +34,6 @@ CONFIG = DecoderConfig(
   num_kv_heads=2,
   head_dim=8,
   mlp_dim=48,
-  dtype="float32",
 )
 MODEL = Decoder(CONFIG)
 

@@ -10,7 +10,7 @@ ACTIVATIONS = ("silu", "gelu_tanh")
 QK_NORMS = ("none", "head", "projection")
 NORM_PLACEMENTS = ("pre", "post", "sandwich")
 ATTENTION = ("auto", "einsum", "blockwise")
-DTYPES = ("auto", "float32", "bfloat16")
+DTYPES = ("float32", "bfloat16", "auto")
 _MAX_SIZE = 2**31  # tokens and other indices are int32
 
 
@@ -101,7 +101,7 @@ class DecoderConfig:
   num_experts: int = 0
   experts_per_token: int = 0
   normalize_router: bool = True
-  dtype: str = "auto"
+  dtype: str = "float32"
   attention: str = "auto"
   remat: bool = False
 

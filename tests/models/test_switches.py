@@ -10,8 +10,6 @@ import pytest
 from pgax.models import Decoder, completion_logits
 from pgax.models.parameters import init_params, matrices
 from pgax.models.rope import RopeScaling, frequencies
-from pgax.sampling import Options, decode
-from pgax.sampling.options import canonical
 from tests import tiny
 
 ROLLOUT = tiny.rollout()
@@ -117,26 +115,6 @@ def test_the_program_does_not_grow_with_depth():
     return len(jax.jit(model.apply).lower(params, TOKENS, POSITIONS).as_text().splitlines())
 
   assert lines(9) == lines(3)
-
-
-def test_decoding_writes_a_slot_without_copying_the_cache():
-  tokens, mask = tiny.prompts()
-  program = decode._decode.lower(
-    tiny.MODEL,
-    tiny.params(),
-    tokens,
-    mask,
-    jax.random.split(jax.random.key(0), 4),
-    canonical(Options(np.array([-1]))),
-    shape=(4, 3),
-    group=3,
-    max_tokens=37,
-  )
-  loops, start = program.compile().as_text().split("ENTRY")
-  cache = "= f32[2,4,3,2,37,8]"  # layers, prompts, group, heads, slots, width
-  assert cache in start and "dynamic-update-slice" in loops
-  copies = [x for x in loops.splitlines() if cache in x and " copy(" in x]
-  assert not copies
 
 
 def test_matrices_are_recognized_by_name():

@@ -49,6 +49,9 @@ def results(dtype: type) -> dict[str, list[jax.Array]]:
 
 def check(name: str, wide: list[jax.Array], narrow: list[jax.Array]) -> None:
   """Fails unless an op keeps the precision of its arguments, and uses it."""
+  if name in SELECTIONS:
+    assert not wide, name
+    return
   assert wide and all(x.dtype == np.float64 for x in wide), name
   assert all(x.dtype == np.float32 for x in narrow), name
   for a, b in zip(wide, narrow, strict=True):
@@ -59,6 +62,7 @@ def check(name: str, wide: list[jax.Array], narrow: list[jax.Array]) -> None:
   assert not exact or name in EXACT, name
 
 
+SELECTIONS = {"entropy.top_fraction"}  # have no float in their results
 EXACT = {
   "advantages.at_last_token",
   "aggregation.sequence_sum",  # of 8 sequences
