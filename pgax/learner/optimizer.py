@@ -25,8 +25,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
   """
   makers = {"adamw": _adamw, "muon": _muon, "adafactor": _adafactor}
   optimizer = makers[config.name](config, _schedule(config))
-  if config.moment_dtype != "float32":
-    optimizer = _narrow_moments(optimizer, config.moment_dtype)
+  optimizer = _with_moments_in(optimizer, config.moment_dtype)
   return optax.chain(optax.clip_by_global_norm(config.clip_norm), optimizer)
 
 
@@ -90,10 +89,10 @@ def _adafactor(
   )
 
 
-def _narrow_moments(
+def _with_moments_in(
   optimizer: optax.GradientTransformation, dtype: str
 ) -> optax.GradientTransformation:
-  """Holds the moments in another dtype; steps are computed in float32."""
+  """Holds the moments in a dtype, not in the parameters'; steps are in float32."""
 
   def cast(state: PyTree, dtype: jnp.dtype) -> PyTree:
     def leaf(x: Array) -> Array:

@@ -316,7 +316,7 @@ def test_equal_values_hash_equal_and_can_be_replaced(preset):
     ),
     (
       lambda: algorithms.grpo(scale_rewards="all"),
-      "scale_rewards is 'all'; allowed are 'group'",
+      "scale_rewards is 'all'; allowed",
     ),
     (lambda: algorithms.gdpo(weights=(1.0,)), "weights is .1.0,.; there must be"),
     (lambda: algorithms.gdpo(("a", "a")), "must be a tuple of different names"),

@@ -13,6 +13,7 @@ import pytest
 from pgax import algorithms
 from pgax.distributed.mesh import make_mesh
 from pgax.learner import Learner, LearnerConfig, OptimizerConfig
+from pgax.learner.config import OPTIMIZERS
 from pgax.learner.optimizer import make_optimizer
 from pgax.learner.policy_step import make_policy_step
 from pgax.learner.state import abstract_state, init_state
@@ -66,6 +67,15 @@ def test_a_trained_matrix_in_bfloat16_loses_small_updates():
   assert update.metrics["grad_norm"] > 0.01
   query = [s.params["params"]["blocks"]["attention"]["query"] for s in (before, after)]
   np.testing.assert_array_equal(*query)
+
+
+@pytest.mark.parametrize("moment_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_moments_of_matrices_in_bfloat16_have_their_own_dtype(name, moment_dtype):
+  optimizer = make_optimizer(OptimizerConfig(name=name, moment_dtype=moment_dtype))
+  _, after, _ = stepped(half_learner(optimizer=optimizer, param_dtype="bfloat16"))
+  moments = [x for x in jax.tree.leaves(after.opt_state) if x.ndim > 1]
+  assert {x.dtype.name for x in moments} == {moment_dtype}
 
 
 def test_gradients_summed_in_bfloat16_are_near():
