@@ -220,7 +220,15 @@ def with_policy(state: TrainState, learner: Learner, params: PyTree) -> TrainSta
 
 
 def with_critic(state: TrainState, params: PyTree) -> TrainState:
-  """Replaces the critic of a fresh state, head included, by parameters of another."""
+  """Replaces the critic of a fresh state, head included.
+
+  Args:
+    state: state from `init_state`, of a learner with a critic.
+    params: parameters of a `ScalarDecoder`, in any dtype.
+
+  Returns:
+    The state.
+  """
   return state.replace(critic_params=_as_dtypes_of(state.critic_params, params))
 
 

@@ -121,9 +121,8 @@ class Run:
   def save(self, state: TrainState) -> None:
     """Saves a checkpoint."""
     data = {name: iterator.get_state() for name, iterator in self.iterators.items()}
-    data |= {"problems": self.problems, "seconds": self.clock.seconds} | Progress.of(
-      state
-    ).to_json()
+    data |= {"problems": self.problems, "seconds": self.clock.seconds}
+    data |= Progress.of(state).to_json()
     self.checkpoints.save(int(state.total_steps), state, data)
 
   def policy(self, state: TrainState) -> PyTree:

@@ -77,7 +77,7 @@ def test_lists_are_arrays():
 
 def test_the_clip_of_masked_tokens_is_not_reported():
   mask = np.array([[1, 0], [0, 1]])
-  old = np.array([[-1.0, -9.0], [-9.0, -1.0]])  # no token has moved
+  old = np.array([[-1.0, -9.0], [-9.0, -1.0]])  # no token has changed
   _, metadata, _ = cs336.grpo_microbatch_train_step(
     old, mask, 1, "grpo_clip", advantages=np.ones((2, 1)), old_log_probs=old, cliprange=0.2
   )

@@ -79,7 +79,7 @@ def test_moments_of_matrices_in_bfloat16_have_their_own_dtype(name, moment_dtype
 
 
 def test_gradients_summed_in_bfloat16_are_near():
-  def moved(**settings):
+  def changes(**settings):
     before, after, _ = stepped(half_learner(microbatches=2, **settings))
     return [
       np.asarray(y - x)
@@ -87,10 +87,27 @@ def test_gradients_summed_in_bfloat16_are_near():
     ]
 
   apart = False
-  for x, y in zip(moved(), moved(grad_dtype="bfloat16"), strict=True):
+  for x, y in zip(changes(), changes(grad_dtype="bfloat16"), strict=True):
     np.testing.assert_allclose(y, x, atol=2e-2 * np.abs(x).max())
     apart |= not np.array_equal(x, y)
   assert apart
+
+
+@pytest.mark.slow
+def test_the_compiled_step_sums_gradients_in_fewer_bytes():
+  """Temporaries differ by two bytes a parameter: gradients are not widened all at once."""
+  large = Decoder(dataclasses.replace(HALF.config, mlp_dim=8192))
+  optimizer = make_optimizer(OptimizerConfig())
+
+  def temporaries(dtype):
+    learner = half_learner(optimizer=optimizer, microbatches=2, grad_dtype=dtype)
+    learner = dataclasses.replace(learner, model=large)
+    state = abstract_state(learner, make_mesh())
+    compiled = make_policy_step(learner).lower(state, ROLLOUT, FEEDBACK).compile()
+    count = sum(x.size for x in jax.tree.leaves(state.params))
+    return compiled.memory_analysis().temp_size_in_bytes / count
+
+  assert temporaries("float32") - temporaries("bfloat16") == pytest.approx(2, abs=0.1)
 
 
 ROWS = {

@@ -45,16 +45,16 @@ def test_nothing_changes_at_the_start():
 
 
 def test_merged_is_the_sum_for_every_layer(trained):
-  whole = merge(CONFIG, tiny.params(), trained)["params"]["blocks"]["attention"]
+  result = merge(CONFIG, tiny.params(), trained)["params"]["blocks"]["attention"]
   base, change = (x["params"]["blocks"]["attention"] for x in (tiny.params(), trained))
   x = np.random.default_rng(0).normal(size=(5, 32)).astype(np.float32)
   for layer in range(2):
     a, b = (np.asarray(change["query"][name][layer]) for name in "ab")
     expected = np.einsum("ne,ehd->nhd", x, base["query"][layer])
     expected += 3.0 * np.einsum("nr,rhd->nhd", x @ a, b)
-    actual = np.einsum("ne,ehd->nhd", x, whole["query"][layer])
+    actual = np.einsum("ne,ehd->nhd", x, result["query"][layer])
     np.testing.assert_allclose(actual, expected, atol=1e-5)
-    difference = np.asarray(whole["out"][layer] - base["out"][layer]).reshape(32, 32)
+    difference = np.asarray(result["out"][layer] - base["out"][layer]).reshape(32, 32)
     assert np.linalg.matrix_rank(difference, tol=1e-4) == 2
 
 
@@ -125,8 +125,8 @@ def test_no_matrix_is_merged_or_differentiated(trained):
 
 def test_the_base_is_shared(trained):
   before = jax.tree.map(np.array, tiny.params())
-  whole = merge(CONFIG, tiny.params(), trained)
-  assert whole["params"]["embedding"] is tiny.params()["params"]["embedding"]
+  result = merge(CONFIG, tiny.params(), trained)
+  assert result["params"]["embedding"] is tiny.params()["params"]["embedding"]
   assert same(before, tiny.params())
 
 

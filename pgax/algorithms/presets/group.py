@@ -364,7 +364,7 @@ def dppo(
 ) -> Algorithm:
   """DPPO: a bound on the change of a token's probability instead of the clip.
 
-  `A = R - mean R`, and `-A * ratio` without gradient where the probability has moved by
+  `A = R - mean R`, and `-A * ratio` without gradient where the probability differs by
   more than `delta` in its direction, both relative to the sampler's policy; sum over tokens
   divided by a constant, then mean over completions, no KL penalty. Source: arXiv
   2602.04879 and its authors' recipe.

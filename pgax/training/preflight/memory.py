@@ -89,7 +89,7 @@ def update_bytes(config: RunConfig, mesh: Mesh) -> dict[str, int]:
   chunk = min(config.learner.logit_chunk, sampling.max_completion_tokens)
   return {
     "the state": _state_bytes(config, mesh),
-    "gradients": _bytes((state.params, state.critic_params)),
+    "gradients": _bytes((state.params, state.critic_params), config.learner.grad_dtype),
     "layer inputs": layer_inputs,
     "logits": completions * chunk * model.vocab_size * 4 // mesh.shape["model"],
     "completions": _completion_bytes(config) // batch_shards(mesh),
@@ -134,13 +134,14 @@ def _state_bytes(config: RunConfig, mesh: Mesh) -> int:
   return _bytes(compiled_steps(config.step_config, mesh).abstract)
 
 
-def _bytes(tree: PyTree) -> int:
-  """Bytes of a pytree of shapes on one device."""
+def _bytes(tree: PyTree, dtype: str | None = None) -> int:
+  """Bytes of a pytree of shapes on one device, in their dtypes or in another."""
 
   def leaf_bytes(leaf: jax.ShapeDtypeStruct) -> int:
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
       return 0
-    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+    itemsize = jnp.dtype(dtype or leaf.dtype).itemsize
+    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * itemsize
 
   return sum(map(leaf_bytes, jax.tree.leaves(tree)))
 
