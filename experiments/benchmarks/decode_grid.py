@@ -18,7 +18,7 @@ from experiments.benchmarks.report import table
 from pgax.models import Decoder, DecoderConfig
 from pgax.models.cache import with_slots
 from pgax.models.parameters import init_params
-from pgax.models.scoring import read_prompts
+from pgax.models.prompts import read_prompts
 from pgax.types import Array
 
 ROWS, SLOTS = (1, 16, 64, 256), (64, 128, 256, 512, 1024, 2048)

@@ -11,7 +11,7 @@ from experiments.benchmarks.shape import Shape
 from experiments.benchmarks.sides.with_pgax import decoder_config, prompts
 from pgax.models import Decoder
 from pgax.models.parameters import init_params
-from pgax.models.scoring import read_prompts
+from pgax.models.prompts import read_prompts
 from pgax.sampling import Options, logit_bias, sample_counted
 from pgax.types import Array, PyTree
 

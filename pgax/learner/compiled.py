@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jax.sharding import Mesh
 
-from pgax.distributed.partitioning import shardings_of
+from pgax.distributed.partitioning import batch_shards, shardings_of
 from pgax.learner.config import StepConfig
 from pgax.learner.learner import Learner, make_learner
 from pgax.learner.optimizer import make_optimizer
@@ -57,7 +57,7 @@ def compiled_steps(config: StepConfig, mesh: Mesh) -> CompiledSteps:
 
 
 def _build(config: StepConfig, mesh: Mesh) -> CompiledSteps:
-  learner = make_learner(config)
+  learner = make_learner(config, batch_shards(mesh))
   # Preflight checks that both optimizers are of one kind: the state has one layout.
   supervised_learner = dataclasses.replace(
     learner, optimizer=make_optimizer(config.supervised_optimizer)

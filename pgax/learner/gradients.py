@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import optax
 
 from pgax.algorithms import LossSums, loss
-from pgax.distributed.microbatches import join, split
 from pgax.learner.finite import all_finite, take_if
-from pgax.learner.forward import critic_outputs, policy_outputs
+from pgax.learner.forward import critic_outputs, policy_outputs, read_prompts
 from pgax.learner.learner import Learner
+from pgax.learner.rows import Microbatch, RowPlan, plan_rows, scan_rows
 from pgax.models import lora
 from pgax.ops.masking import masked_sum
 from pgax.types import Array, Batch, PyTree
@@ -41,38 +41,49 @@ class StepSums(NamedTuple):
 
 def policy_objective(
   trained: Trained,
+  states: Trained,
   learner: Learner,
   params: Trained,
   base: PyTree,
-  batch: Batch,
+  part: Microbatch,
   kl_coef: Array,
   router_weights: Array | None = None,
   entropy_coef: Array | float = 0.0,
 ) -> tuple[Array, tuple[StepSums, Array]]:
-  """Computes the loss of a batch, or of a microbatch, by one forward pass.
+  """Computes the loss of a microbatch by one forward pass.
 
   Args:
     trained: parameters to differentiate; `policy` is empty if only the critic is trained.
+    states: `PromptStates` under policy and critic, to differentiate as well.
     learner: model, algorithm and settings.
     params: parameters of policy and critic; used where `trained` is empty.
     base: frozen parameters under adapters; empty without adapters.
-    batch: a batch from `prepare`, or some of its prompts.
+    part: completions of a batch from `prepare`.
     kl_coef: coefficient of a KL penalty in the loss.
     router_weights: `[X]` from `routing.balance_weights`; None without that loss.
     entropy_coef: coefficient of an entropy bonus.
 
   Returns:
-    The loss, and the sums and log-probabilities `[N, G, T]` that it is made of.
+    The loss, and the sums and log-probabilities `[A, M, T]` that it is made of. The
+    balance is that of the completions alone.
   """
-  policy = trained.policy if learner.learn_policy else params.policy
-  policy = lora.attach(learner.lora, base, policy)
-  experts = batch.experts if learner.config.router_replay else None
+  policy = trained.policy
+  if not learner.learn_policy:  # neither it nor what it read is differentiated
+    policy = params.policy
+    states = states._replace(policy=jax.lax.stop_gradient(states.policy))
+  policy, batch = lora.attach(learner.lora, base, policy), part.completions
   logp, entropy, load = policy_outputs(
-    learner.model, policy, batch, learner.temperature, learner.config.logit_chunk, experts
+    learner.model,
+    policy,
+    states.policy,
+    part,
+    learner.temperature,
+    learner.config.logit_chunk,
+    batch.experts.completion if learner.config.router_replay else None,
   )
   outputs = None
   if learner.critic:
-    outputs = critic_outputs(learner.critic, trained.critic, batch)
+    outputs = critic_outputs(learner.critic, trained.critic, states.critic, part)
   bonus = entropy if learner.algorithm.entropy else None
   total, terms = loss(learner.algorithm, logp, batch, kl_coef, outputs, bonus, entropy_coef)
   balance = jnp.float32(0)
@@ -81,6 +92,36 @@ def policy_objective(
     total = total + learner.config.router_aux_coef * balance
   sums = StepSums(total, terms, masked_sum(entropy, batch.loss_mask), balance)
   return total, (sums, logp)
+
+
+def prompt_states(
+  trained: Trained,
+  plan: RowPlan,
+  learner: Learner,
+  params: Trained,
+  base: PyTree,
+  batch: Batch,
+) -> Trained:
+  """Reads the prompts of a batch with policy and critic.
+
+  Args:
+    trained: parameters to differentiate; `policy` is empty if only the critic is trained.
+    plan: how the batch is divided.
+    learner: model, algorithm and settings.
+    params: parameters of policy and critic; used where `trained` is empty.
+    base: frozen parameters under adapters; empty without adapters.
+    batch: batch of the optimizer step.
+
+  Returns:
+    `PromptStates` under each; None for the critic if there is none.
+  """
+  policy = trained.policy if learner.learn_policy else params.policy
+  policy = lora.attach(learner.lora, base, policy)
+  experts = batch.experts.prompt if learner.config.router_replay else None
+  states, critic_states = read_prompts(plan, learner.model, policy, batch, experts), None
+  if learner.critic:
+    critic_states = read_prompts(plan, learner.critic, trained.critic, batch)
+  return Trained(states, critic_states)
 
 
 def accumulate_gradients(
@@ -93,6 +134,9 @@ def accumulate_gradients(
   entropy_coef: Array | float = 0.0,
 ) -> tuple[Trained, StepSums, Array]:
   """Sums gradients over the microbatches of an optimizer step.
+
+  Prompts are read first. Every microbatch then gives a gradient of the parameters and one
+  of what it took from the prompts, whose sum goes back through the prompts at the end.
 
   Args:
     learner: model, algorithm and settings.
@@ -109,23 +153,38 @@ def accumulate_gradients(
   """
   # Parameters that are not trained are not differentiated: no backward pass reaches them.
   trained = params if learner.learn_policy else params._replace(policy=())
-  gradient_of = jax.value_and_grad(policy_objective, has_aux=True)
-  dtype = learner.config.grad_dtype
+  dtype, plan = learner.config.grad_dtype, plan_rows(learner, batch.tokens.shape)
 
-  def add(total: tuple[Trained, StepSums], microbatch: Batch) -> tuple[tuple, Array]:
-    (_, (sums, logp)), gradient = gradient_of(
-      trained, learner, params, base, microbatch, kl_coef, router_weights, entropy_coef
-    )
-    gradient = jax.tree.map(lambda x: x.astype(dtype), gradient)
-    return jax.tree.map(jnp.add, total, (gradient, sums)), logp
+  def read(trained: Trained) -> tuple[Trained, Array, Array]:
+    states = prompt_states(trained, plan, learner, params, base, batch)
+    balance = jnp.float32(0)
+    if router_weights is not None:
+      balance = jnp.sum(router_weights * states.policy.load.probability)
+    return states, learner.config.router_aux_coef * balance, balance
+
+  (states, value, balance), back_through_prompts = jax.vjp(read, trained)
+  gradient_of = jax.value_and_grad(policy_objective, argnums=(0, 1), has_aux=True)
+
+  def add(total: tuple, part: Microbatch) -> tuple[tuple, Array]:
+    arguments = (learner, params, base, part, kl_coef, router_weights, entropy_coef)
+    (_, (sums, logp)), gradients = gradient_of(trained, states, *arguments)
+    gradients = jax.tree.map(lambda x: x.astype(dtype), gradients)
+    return jax.tree.map(jnp.add, total, (*gradients, sums)), logp
+
+  def zeros(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), tree)
 
   zero = jnp.float32(0)
-  no_sums = StepSums(zero, LossSums(*[zero] * len(LossSums._fields)), zero, zero)
-  zeros = (jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), trained), no_sums)
-  microbatches = split(batch, learner.config.microbatches)
-  (gradient, sums), logp = jax.lax.scan(add, zeros, microbatches)
-  gradient = jax.tree.map(lambda x: x.astype(jnp.float32), gradient)
-  return gradient, sums, join(logp)
+  sums = StepSums(value, LossSums(*[zero] * len(LossSums._fields)), zero, balance)
+  start = zeros(trained), zeros(states), sums
+  (gradient, of_states, sums), logp = scan_rows(plan, add, start, batch)
+  of_states = jax.tree.map(lambda x, like: x.astype(like.dtype), of_states, states)
+  (of_prompts,) = back_through_prompts((of_states, jnp.ones_like(value), zero))
+
+  def add_prompts(x: Array, y: Array) -> Array:
+    return x.astype(jnp.float32) + y.astype(jnp.float32)
+
+  return jax.tree.map(add_prompts, gradient, of_prompts), sums, logp
 
 
 def apply_update(

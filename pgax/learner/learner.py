@@ -25,6 +25,8 @@ class Learner:
     temperature: temperature of the policy.
     config: how updates are computed.
     learn_policy: whether the policy is trained; otherwise only the critic is.
+    lanes: number of devices that prompts are sharded over. A microbatch has as many
+      completions of each, so that none of them moves.
   """
 
   model: Decoder
@@ -35,6 +37,7 @@ class Learner:
   temperature: float = 1.0
   config: LearnerConfig = LearnerConfig()
   learn_policy: bool = True
+  lanes: int = 1
 
   def __post_init__(self):
     if not self.learn_policy and not self.algorithm.critic:
@@ -61,11 +64,12 @@ class Learner:
     return self.model.config.compute_dtype if dtype == "auto" else dtype
 
 
-def make_learner(config: StepConfig) -> Learner:
+def make_learner(config: StepConfig, lanes: int = 1) -> Learner:
   """Builds the learner of the reinforcement stage.
 
   Args:
     config: step settings.
+    lanes: number of devices that prompts are sharded over.
 
   Returns:
     A `Learner`.
@@ -78,4 +82,5 @@ def make_learner(config: StepConfig) -> Learner:
     lora=config.lora,
     temperature=config.temperature,
     config=config.learner,
+    lanes=lanes,
   )

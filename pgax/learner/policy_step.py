@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import optax
 
 from pgax.algorithms import prepare
-from pgax.distributed.microbatches import join, split
 from pgax.learner.finite import all_finite, take_if
 from pgax.learner.forward import (
   PolicyOutputs,
   critic_outputs,
   critic_outputs_to_end,
   policy_outputs,
+  read_prompts,
 )
 from pgax.learner.gradients import (
   StepSums,
@@ -30,6 +30,7 @@ from pgax.learner.metrics import (
   per_completion,
   update_metrics,
 )
+from pgax.learner.rows import Microbatch, map_rows, plan_rows
 from pgax.learner.state import TrainState, step_keys
 from pgax.models import lora
 from pgax.models.routing import balance_weights, count_choices
@@ -161,20 +162,23 @@ def make_batch(
   """
   algorithm = learner.algorithm
 
-  def by_microbatch(function: Callable[[Rollout], Array]) -> Array:
-    return join(jax.lax.map(function, split(rollout, learner.config.microbatches)))
+  plan = plan_rows(learner, rollout.tokens.shape)
 
   def outputs_under(
     trained: PyTree, replay: bool, read: Callable[[PolicyOutputs], PyTree]
   ) -> PyTree:
     params = lora.attach(learner.lora, state.base, trained)
     temperature, chunk = learner.temperature, learner.config.logit_chunk
+    experts = rollout.experts.prompt if replay else None
+    states = read_prompts(plan, learner.model, params, rollout, experts)
 
-    def outputs(part: Rollout) -> PyTree:
-      experts = part.experts if replay else None
-      return read(policy_outputs(learner.model, params, part, temperature, chunk, experts))
+    def outputs(part: Microbatch) -> PyTree:
+      experts = part.completions.experts.completion if replay else None
+      return read(
+        policy_outputs(learner.model, params, states, part, temperature, chunk, experts)
+      )
 
-    return by_microbatch(outputs)
+    return map_rows(plan, outputs, rollout)
 
   replay = learner.config.router_replay
   if learner.config.needs_experts and rollout.experts is None:
@@ -191,9 +195,14 @@ def make_batch(
     ref_logp = outputs_under(state.ref_params, False, lambda x: x.logp)
   if learner.critic:
     forward = critic_outputs_to_end if algorithm.bootstraps else critic_outputs
+    states = read_prompts(plan, learner.critic, state.critic_params, rollout)
     values = jax.tree.map(
       algorithm.critic.loss.values,
-      by_microbatch(lambda part: forward(learner.critic, state.critic_params, part)),
+      map_rows(
+        plan,
+        lambda part: forward(learner.critic, state.critic_params, states, part),
+        rollout,
+      ),
     )
     values, end_values = values if algorithm.bootstraps else (values, None)
   return prepare(

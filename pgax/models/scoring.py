@@ -1,67 +1,15 @@
-"""Forward passes over prompts and completions, shared by sampler and trainer."""
+"""Forward passes over complete texts: prompts with completions, and packed rows."""
 
 import jax
 import jax.numpy as jnp
 
-from pgax.models.cache import NEVER, Cache, share_prefix, token_positions
+from pgax.models.cache import NEVER
 from pgax.models.decoder import Decoder
 from pgax.models.experts import RouterLoad
 from pgax.models.heads import ScalarDecoder
-from pgax.models.routing import Routing, read_tokens
+from pgax.models.prompts import features_after, read_prompt_states
+from pgax.models.routing import read_tokens
 from pgax.types import Array, ExpertChoices, PyTree
-
-
-def read_prompts(
-  model: Decoder | ScalarDecoder,
-  params: PyTree,
-  prompt_tokens: Array,
-  prompt_mask: Array,
-) -> tuple[Array, Cache]:
-  """Reads every prompt once, for all its completions.
-
-  Args:
-    model: the decoder, with or without a scalar head.
-    params: parameters of the model.
-    prompt_tokens: `[N, P]` int32.
-    prompt_mask: `[N, P]` bool; at least one real token in each row.
-
-  Returns:
-    Hidden state `[N, 1, 1, E]` of each prompt's last token, and a `Cache` whose prefix is
-    the prompt.
-  """
-  return read_routed_prompts(model, params, prompt_tokens, prompt_mask)[:2]
-
-
-def read_routed_prompts(
-  model: Decoder | ScalarDecoder,
-  params: PyTree,
-  prompt_tokens: Array,
-  prompt_mask: Array,
-  experts: Array | None = None,
-) -> tuple[Array, Cache, Routing | None]:
-  """Reads prompts as `read_prompts` does, with the experts in and out.
-
-  Args:
-    model: the decoder, with or without a scalar head.
-    params: parameters of the model.
-    prompt_tokens: `[N, P]` int32.
-    prompt_mask: `[N, P]` bool.
-    experts: `[N, P, layers, k]`, experts that compute the tokens; None lets the router
-      choose.
-
-  Returns:
-    The results of `read_prompts`, and the `Routing` of `[N, 1, P]` tokens; None for a model
-    without experts.
-  """
-  positions = token_positions(prompt_mask)[:, None]
-  experts = None if experts is None else experts[:, None]
-  hidden, cache, routing = read_tokens(
-    model, params, prompt_tokens[:, None], positions, experts=experts
-  )
-  slot = jnp.arange(prompt_mask.shape[-1])
-  last = jnp.argmax(jnp.where(prompt_mask, slot, -1), axis=-1)
-  hidden = jnp.take_along_axis(hidden, last[:, None, None, None], axis=2)
-  return hidden, share_prefix(cache), routing
 
 
 def completion_features(
@@ -114,24 +62,20 @@ def routed_features(
     `[N, G, T, E]`, and the use of the experts by prompts, each read once, and completions;
     None for a model without experts.
   """
-  before, cache, prompt_routing = read_routed_prompts(
+  states = read_prompt_states(
     model, params, prompt_tokens, prompt_mask, experts.prompt if experts else None
   )
-  start = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)[:, None]
-  positions = token_positions(token_mask, start)
-  hidden, _, routing = read_tokens(
+  hidden, load = features_after(
     model,
     params,
+    states,
+    prompt_mask[:, None],
+    None,
     tokens,
-    positions,
-    cache,
-    experts=experts.completion if experts else None,
+    token_mask,
+    experts.completion if experts else None,
   )
-  before = jnp.broadcast_to(before, (*hidden.shape[:2], 1, hidden.shape[-1]))
-  hidden = jnp.concatenate([before, hidden[:, :, :-1]], axis=2)
-  if routing is None:
-    return hidden, None
-  return hidden, jax.tree.map(jnp.add, prompt_routing.load, routing.load)
+  return hidden, load and jax.tree.map(jnp.add, states.load, load)
 
 
 def row_features(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from pgax.models.config import DecoderConfig
 from pgax.models.decoder import Decoder
 from pgax.models.parameters import cast_matrices, unroll
-from pgax.models.scoring import read_routed_prompts
+from pgax.models.prompts import read_routed_prompts
 from pgax.sampling.loop import DecodeInputs, decode_step, has_unfinished, start_decoding
 from pgax.sampling.options import Options, canonical
 from pgax.types import Array, ExpertChoices, PyTree, Rollout

@@ -137,12 +137,17 @@ class RunConfig:
         f"learner.router_replay is {self.learner.router_replay}; they must be 0 and False "
         "where model.num_experts is 0"
       )
-    parts = self.algorithm.minibatches * self.learner.microbatches
-    if self.sampling.prompts_per_step % parts:
+    prompts, minibatches = self.sampling.prompts_per_step, self.algorithm.minibatches
+    if prompts % minibatches:
       raise ValueError(
-        f"sampling.prompts_per_step is {self.sampling.prompts_per_step}; it must be a "
-        f"multiple of minibatches * microbatches = {self.algorithm.minibatches} * "
-        f"{self.learner.microbatches}"
+        f"sampling.prompts_per_step is {prompts}; it must be a multiple of minibatches, "
+        f"which is {minibatches}"
+      )
+    completions = self.sampling.completions_per_step // minibatches
+    if self.learner.microbatches > completions:
+      raise ValueError(
+        f"learner.microbatches is {self.learner.microbatches}; an optimizer step has "
+        f"{completions} completions"
       )
 
   @property

@@ -16,8 +16,8 @@ from pgax.models.cache import (
   with_slots,
 )
 from pgax.models.parameters import init_params
+from pgax.models.prompts import read_prompts
 from pgax.models.rope import RopeScaling, angles, frequencies, rotate
-from pgax.models.scoring import read_prompts
 from tests import tiny
 
 TOKENS = np.random.default_rng(0).integers(3, 259, (2, 3, 7)).astype(np.int32)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pgax.models.cache import NEVER
-from pgax.models.scoring import read_prompts
+from pgax.models.prompts import read_prompts
 from pgax.sampling import Options
 from pgax.sampling.loop import DecodeInputs, decode_step, has_unfinished, start_decoding
 from pgax.sampling.options import canonical

@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 from pgax.distributed.partitioning import batch_shards
 from pgax.learner.compiled import compiled_steps
+from pgax.learner.rows import plan_rows
 from pgax.models.config import DecoderConfig
 from pgax.training.config import RunConfig
 from pgax.types import PyTree
@@ -80,19 +81,23 @@ def update_bytes(config: RunConfig, mesh: Mesh) -> dict[str, int]:
     Bytes by what they are for.
   """
   sampling, model = config.sampling, config.model
-  state = compiled_steps(config.step_config, mesh).abstract
-  parts = config.algorithm.minibatches * config.learner.microbatches * batch_shards(mesh)
-  completions = sampling.completions_per_step // parts
-  tokens = completions * sampling.max_completion_tokens
-  tokens += sampling.prompts_per_step // parts * sampling.max_prompt_tokens
+  steps = compiled_steps(config.step_config, mesh)
+  state, shards = steps.abstract, batch_shards(mesh)
+  prompts = sampling.prompts_per_step // config.algorithm.minibatches
+  shape = prompts, sampling.group_size, sampling.max_completion_tokens
+  plan = plan_rows(steps.learner, shape)
+  completions = prompts * sampling.group_size // (plan.microbatches * shards)
+  read = prompts // (plan.prompt_chunks * shards) * sampling.max_prompt_tokens
+  tokens = max(completions * sampling.max_completion_tokens, read)
   layer_inputs = tokens * model.num_layers * model.embed_dim * _itemsize(model)
   chunk = min(config.learner.logit_chunk, sampling.max_completion_tokens)
   return {
     "the state": _state_bytes(config, mesh),
     "gradients": _bytes((state.params, state.critic_params), config.learner.grad_dtype),
     "layer inputs": layer_inputs,
+    "prompts": prompts * sampling.max_prompt_tokens * _cache_bytes(model) // shards,
     "logits": completions * chunk * model.vocab_size * 4 // mesh.shape["model"],
-    "completions": _completion_bytes(config) // batch_shards(mesh),
+    "completions": _completion_bytes(config) // shards,
   }
 
 

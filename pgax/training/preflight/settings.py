@@ -35,14 +35,13 @@ def check_vocabulary(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> N
 
 
 def check_divisibility(config: RunConfig, mesh: Mesh) -> None:
-  """Checks that batches divide into devices, microbatches and chunks."""
+  """Checks that prompts divide into devices, minibatches and chunks."""
   devices, sampling = batch_shards(mesh), config.sampling
-  minibatches, microbatches = config.algorithm.minibatches, config.learner.microbatches
-  prompts = sampling.prompts_per_step
-  if prompts % (minibatches * microbatches * devices):
+  prompts, minibatches = sampling.prompts_per_step, config.algorithm.minibatches
+  if prompts % (minibatches * devices):
     raise ValueError(
       f"sampling.prompts_per_step is {prompts}; it must be a multiple of minibatches * "
-      f"microbatches * devices = {minibatches} * {microbatches} * {devices}"
+      f"devices = {minibatches} * {devices}"
     )
   chunks = config.scoring.pipeline_chunks
   if prompts % (chunks * devices):
