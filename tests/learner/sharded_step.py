@@ -13,7 +13,7 @@ import optax
 from pgax import algorithms
 from pgax.data.prompts import CollatePrompts, PromptBatch
 from pgax.distributed import MeshConfig, make_mesh
-from pgax.distributed.partitioning import batch_sharding, shardings_of
+from pgax.distributed.partitioning import batch_sharding, batch_shards, shardings_of
 from pgax.evaluation.evaluate import evaluate
 from pgax.learner import Learner, LearnerConfig
 from pgax.learner.policy_step import make_policy_step
@@ -38,7 +38,9 @@ def main(fsdp: int, model: int, rank: int) -> None:
     algorithm,
     optax.sgd(30.0),
     lora=adapters,
-    config=LearnerConfig(microbatches=2),
+    # Of the four completions of a device, in two lengths.
+    config=LearnerConfig(microbatches=2, length_buckets=2),
+    lanes=batch_shards(mesh),
   )
   shardings = shardings_of(abstract_state(learner, mesh))
   state = init_state(learner, mesh, seed=0)

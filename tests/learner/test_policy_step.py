@@ -10,7 +10,6 @@ import pytest
 
 from pgax import algorithms, kl
 from pgax.distributed.mesh import make_mesh
-from pgax.distributed.microbatches import join, split
 from pgax.distributed.partitioning import shardings_of
 from pgax.learner import LearnerConfig, OptimizerConfig
 from pgax.learner.forward import completion_logp
@@ -39,23 +38,28 @@ def assert_same(a, b, **tolerance):
     np.testing.assert_allclose(x, y, **tolerance)
 
 
-@pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.rloo, algorithms.dr_grpo])
-def test_microbatches_change_nothing(preset):
+@pytest.mark.parametrize(
+  ("preset", "settings"),
+  [
+    # Of 16 completions, in groups of parts.
+    (algorithms.grpo, {"config": LearnerConfig(microbatches=5, length_buckets=3)}),
+    (algorithms.rloo, {"config": LearnerConfig(microbatches=16)}),
+    (
+      algorithms.dr_grpo,
+      {"config": LearnerConfig(microbatches=2, length_buckets=2), "lanes": 2},
+    ),
+  ],
+)
+def test_microbatches_change_nothing(preset, settings):
   # Lengths differ widely here, so a mean of means would show.
-  one, told_one = update(preset(), config=LearnerConfig(microbatches=1))
-  four, told_four = update(preset(), config=LearnerConfig(microbatches=4))
-  assert_same(one.params, four.params, rtol=1e-4, atol=2e-6)
+  one, told_one = update(preset())
+  parts, told_parts = update(preset(), **settings)
+  assert_same(one.params, parts.params, rtol=1e-4, atol=2e-6)
   for name in told_one:
-    assert told_four[name] == pytest.approx(float(told_one[name]), rel=1e-4, abs=1e-6)
+    assert told_parts[name] == pytest.approx(float(told_one[name]), rel=1e-4, abs=1e-6)
   start = tiny.state(preset()).params
   moved = optax.tree.norm(jax.tree.map(jnp.subtract, one.params, start))
   assert moved == pytest.approx(float(told_one["grad_norm"]), rel=1e-3) and moved > 1e-3
-
-
-def test_split_is_undone_by_join():
-  x = {"a": jnp.arange(24).reshape(12, 2)}
-  assert split(x, 3)["a"].shape == (3, 4, 2)
-  np.testing.assert_array_equal(join(split(x, 3))["a"], x["a"])
 
 
 def test_first_update_is_on_policy():
