@@ -1,4 +1,4 @@
-"""Decoding steps of slots that refill, for completions of skewed lengths."""
+"""Work of decoding completions of skewed lengths in slots that refill."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from pgax.models.prompts import read_prompts
 from pgax.sampling import Options, logit_bias, sample_counted
 from pgax.types import Array, PyTree
 
-PER_SLOT = (8, 16, 32)
+PER_SLOT = (1, 8, 16, 32)
 _EOS = 2
 
 
@@ -38,7 +38,7 @@ def measure(shape: Shape) -> list[dict[str, Any]]:
   results = []
   for per_slot in (x for x in PER_SLOT if shape.rows % x == 0):
     slots = shape.rows // per_slot
-    rollout, steps = sample_counted(
+    rollout, counts = sample_counted(
       model,
       params,
       tokens,
@@ -57,8 +57,8 @@ def measure(shape: Shape) -> list[dict[str, Any]]:
         "completions": shape.rows,
         "slots": slots,
         "mean_length": float(lengths.mean()),
-        "steps": int(steps),
-        "of_ideal": float(steps / ideal),
+        "steps": int(counts.steps),
+        "of_ideal": float(counts.places / lengths.sum()),
         "of_ideal_without_refill": float(waves / ideal),
       }
     )
@@ -79,7 +79,7 @@ def _eos_bias(
 
 
 def format_table(results: list[dict[str, Any]]) -> str:
-  """Formats the counts; ideal is the number of tokens divided by the number of slots."""
+  """Formats the counts; ideal work is one place in a slot for each token."""
   header = (
     "completions",
     "slots",

@@ -159,7 +159,7 @@ class LearnerConfig:
     length_buckets: number of lengths that microbatches are computed at. Completions of like
       lengths are put together, and padding beyond the next of `length_buckets` equal parts
       of `max_completion_tokens` costs nothing. There are at least as many microbatches,
-      and the step is compiled for every length. 0 takes one for 256 tokens, and 4 at most.
+      and the step is compiled for every length. 0 takes one for 128 tokens, and 6 at most.
     logit_chunk: number of positions of all completions whose logits are in memory at a
       time.
     keep_reference: whether to hold a reference policy and log `kl/ref` even if the

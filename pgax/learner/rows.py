@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from pgax.learner.learner import Learner
 from pgax.types import Array, Batch, ExpertChoices, PyTree, Rollout
 
-_BUCKET_TOKENS, _MOST_BUCKETS = 256, 4  # where the number of buckets is not given
+_BUCKET_TOKENS, _MOST_BUCKETS = 128, 6  # where the number of buckets is not given
 
 
 class Microbatch(NamedTuple):

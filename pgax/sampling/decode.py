@@ -5,6 +5,8 @@ so slots and their order do not change the samples; see `loop`.
 """
 
 import functools
+from collections.abc import Callable
+from typing import NamedTuple
 
 import chex
 import jax
@@ -14,11 +16,30 @@ from pgax.models.config import DecoderConfig
 from pgax.models.decoder import Decoder
 from pgax.models.parameters import cast_matrices, unroll
 from pgax.models.prompts import read_routed_prompts
-from pgax.sampling.loop import DecodeInputs, decode_step, has_unfinished, start_decoding
+from pgax.sampling.loop import (
+  DecodeInputs,
+  DecodeState,
+  decode_step,
+  has_unfinished,
+  start_decoding,
+)
 from pgax.sampling.options import Options, canonical
+from pgax.sampling.tail import has_more_than, shrink, tail_width
 from pgax.types import Array, ExpertChoices, PyTree, Rollout
 
 _MOST_LAYERS = 32  # that are decoded one by one; more would take long to compile
+
+
+class DecodeCounts(NamedTuple):
+  """The work of decoding, int32 scalars.
+
+  Attributes:
+    steps: number of steps, each of which decodes a token in every slot.
+    places: sum over the steps of the number of slots, idle ones included.
+  """
+
+  steps: Array
+  places: Array
 
 
 def sample(
@@ -51,7 +72,7 @@ def sample(
     max_tokens: maximum number of tokens in a completion, EOS included, `T`.
     slots: number of completions decoded at a time; 0 for all.
     lanes: number of queues that prompts are divided into, in order; one per device that
-      prompts are sharded over. Ignored if all completions are decoded at a time.
+      prompts are sharded over.
     record_experts: whether to return the experts of each token; ignored without experts.
 
   Returns:
@@ -95,8 +116,8 @@ def sample_counted(
   slots: int = 0,
   lanes: int = 1,
   record_experts: bool = False,
-) -> tuple[Rollout, Array]:
-  """Samples as `sample` does, and returns the number of decoding steps as well.
+) -> tuple[Rollout, DecodeCounts]:
+  """Samples as `sample` does, and counts the work of decoding as well.
 
   Args:
     model: decoder of the policy; see `sample` for this and all other arguments.
@@ -112,7 +133,7 @@ def sample_counted(
     record_experts: whether to return the experts of each token.
 
   Returns:
-    A `Rollout`, and the number of steps, an int32 scalar.
+    A `Rollout`, and `DecodeCounts`.
   """
   chex.assert_rank([prompt_tokens, prompt_mask, options.eos_ids], [2, 2, 1])
   chex.assert_equal_shape([prompt_tokens, prompt_mask])
@@ -123,12 +144,13 @@ def sample_counted(
     raise ValueError(
       f"slots is {slots}; it must be from 0 to the number of completions, {n * group}"
     )
-  if slots in (0, n * group):
-    slots, lanes = n * group, n  # one slot per completion, one prompt per lane
-  elif lanes < 1 or n % lanes or slots % lanes:
+  slots, tail_lanes = slots or n * group, lanes
+  if lanes < 1 or n % lanes or slots % lanes:
     raise ValueError(
       f"lanes is {lanes}; it must divide the {n} prompts and the {slots} slots"
     )
+  if slots == n * group:
+    lanes = n  # one slot per completion, one prompt per lane
   return _decode(
     model,
     params,
@@ -137,6 +159,7 @@ def sample_counted(
     key,
     canonical(options),
     shape=(lanes, slots // lanes),
+    tail_lanes=tail_lanes,
     group=group,
     max_tokens=max_tokens,
     record_experts=record_experts and model.config.num_experts > 0,
@@ -155,7 +178,8 @@ def decodes_unrolled(config: DecoderConfig) -> bool:
 
 
 @functools.partial(
-  jax.jit, static_argnames=("model", "shape", "group", "max_tokens", "record_experts")
+  jax.jit,
+  static_argnames=("model", "shape", "tail_lanes", "group", "max_tokens", "record_experts"),
 )
 def _decode(
   model: Decoder,
@@ -166,10 +190,11 @@ def _decode(
   options: Options,
   *,
   shape: tuple[int, int],
+  tail_lanes: int,
   group: int,
   max_tokens: int,
   record_experts: bool = False,
-) -> tuple[Rollout, Array]:
+) -> tuple[Rollout, DecodeCounts]:
   """Samples as `sample_counted`, with `shape` lanes and slots per lane."""
   n, lanes = len(prompt_tokens), shape[0]
   # One copy for all tokens, where every token would read and cast what is trained.
@@ -188,18 +213,15 @@ def _decode(
     prompt_lengths=prompt_lengths.reshape(lanes, -1),
     prompt_hidden=hidden.reshape(lanes, n // lanes, -1),
   )
-  end = jax.lax.while_loop(
-    has_unfinished,
-    functools.partial(decode_step, step_model, inputs),
-    start_decoding(
-      inputs,
-      cache,
-      shape,
-      max_tokens,
-      jax.ShapeDtypeStruct(read.shape[2:], read.dtype) if record_experts else None,
-      unrolled,
-    ),
+  state = start_decoding(
+    inputs,
+    cache,
+    shape,
+    max_tokens,
+    jax.ShapeDtypeStruct(read.shape[2:], read.dtype) if record_experts else None,
+    unrolled,
   )
+  end, places = _run(step_model, inputs, state, tail_lanes, max_tokens)
   output = jax.tree.map(lambda x: x.reshape(n, group, *x.shape[2:]), end.output)
   mask = jnp.arange(max_tokens) < output.lengths[..., None]
   rollout = Rollout(
@@ -213,4 +235,23 @@ def _decode(
     finished=output.finished,
     experts=ExpertChoices(read, output.experts) if record_experts else None,
   )
-  return rollout, end.step
+  return rollout, DecodeCounts(end.step, places)
+
+
+def _run(
+  model: Decoder, inputs: DecodeInputs, state: DecodeState, lanes: int, max_tokens: int
+) -> tuple[DecodeState, Array]:
+  """Decodes all completions, the last ones in fewer slots; also counts their places."""
+  slots = state.job.size
+  width = tail_width(slots // lanes, max_tokens)
+
+  def run(inputs: DecodeInputs, state: DecodeState, goes_on: Callable) -> DecodeState:
+    step = functools.partial(decode_step, model, inputs)
+    return jax.lax.while_loop(goes_on, step, state)
+
+  if not width:
+    end = run(inputs, state, has_unfinished)
+    return end, end.step * slots
+  many = run(inputs, state, lambda state: has_more_than(state, lanes, width))
+  end = run(*shrink(inputs, many, lanes, width), has_unfinished)
+  return end, many.step * slots + (end.step - many.step) * lanes * width

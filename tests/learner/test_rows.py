@@ -16,9 +16,7 @@ N, G, T = 6, 3, 8
 
 
 def plan(lanes=1, shape=(N, G, T), **settings):
-  learner = tiny.learner(
-    algorithms.grpo(), config=LearnerConfig(**settings), lanes=lanes
-  )
+  learner = tiny.learner(algorithms.grpo(), config=LearnerConfig(**settings), lanes=lanes)
   return plan_rows(learner, shape)
 
 
@@ -76,12 +74,11 @@ def test_tokens_may_have_gaps():
 
 
 def test_buckets_of_long_completions():
-  lengths = (255, 256, 1024, 8192)
-  widths = [plan(shape=(N, G, length)).widths for length in lengths]
-  assert widths[:2] == [(255,), (256,)]
-  assert widths[2:] == [(256, 512, 768, 1024), (2048, 4096, 6144, 8192)]
-  assert plan(shape=(N, G, 1024), microbatches=5).microbatches == 8
-  assert plan(shape=(1, 2, 1024), microbatches=5).microbatches == 2
+  widths = [plan(shape=(N, G, length)).widths for length in (128, 255, 512, 6000)]
+  assert widths[:2] == [(128,), (255,)]
+  assert widths[2:] == [(128, 256, 384, 512), tuple(range(1000, 6001, 1000))]
+  assert plan(shape=(N, G, 512), microbatches=5).microbatches == 8
+  assert plan(shape=(1, 2, 512), microbatches=5).microbatches == 2
 
 
 def test_lanes_divide_the_prompts():

@@ -105,12 +105,13 @@ def test_eos_is_counted_and_ends_the_completion(rollout):
 @pytest.mark.parametrize(("slots", "lanes"), [(3, 1), (4, 2), (8, 4)])
 def test_slots_and_order_change_nothing(slots, lanes):
   together = draw(eos_ids=ENDS)
-  queued, steps = draw(eos_ids=ENDS, slots=slots, lanes=lanes, counted=True)
+  queued, counts = draw(eos_ids=ENDS, slots=slots, lanes=lanes, counted=True)
   for name in ("tokens", "token_mask", "action_mask", "finished"):
     np.testing.assert_array_equal(vars(queued)[name], vars(together)[name])
   np.testing.assert_allclose(queued.logp, together.logp, atol=1e-5)
   lengths = np.asarray(queued.token_mask).sum(-1).reshape(lanes, -1)
-  np.testing.assert_array_equal(steps, max(_steps(x, slots // lanes) for x in lengths))
+  assert counts.steps == max(_steps(x, slots // lanes) for x in lengths)
+  assert counts.places == counts.steps * slots
 
 
 def _steps(lengths, slots):
@@ -131,6 +132,7 @@ def test_slots_take_less_memory():
       jax.random.split(jax.random.key(0), 4),
       decode.canonical(Options(NO_EOS)),
       shape=shape,
+      tail_lanes=1,
       group=64,
       max_tokens=64,
     )
@@ -145,9 +147,9 @@ def test_slots_take_less_memory():
   ("eos", "steps"), [(np.arange(260, dtype=np.int32), 1), (NO_EOS, LENGTH)]
 )
 def test_stops_when_all_completions_have_ended(eos, steps):
-  rollout, count = draw(eos_ids=eos, counted=True)
+  rollout, counts = draw(eos_ids=eos, counted=True)
   assert np.all(np.asarray(rollout.token_mask).sum(-1) == steps)
-  assert count == steps
+  assert counts.steps == steps
 
 
 def test_no_completion_is_shorter_than_the_minimum():

@@ -20,7 +20,7 @@ ALLOWED = re.compile(
 )
 
 
-def moved_caches(kv_heads, shape, group, unrolled, monkeypatch):
+def moved_caches(kv_heads, shape, group, unrolled, monkeypatch, slots=None):
   """Operations in loops whose result is as large as a layer's keys, except writes."""
   monkeypatch.setattr(decode, "decodes_unrolled", lambda config: unrolled)
   jax.clear_caches()
@@ -35,10 +35,11 @@ def moved_caches(kv_heads, shape, group, unrolled, monkeypatch):
     decode.prompt_keys(jax.random.key(0), len(tokens)),
     decode.canonical(Options(np.array([2]))),
     shape=shape,
+    tail_lanes=1,
     group=group,
     max_tokens=TOKENS,
   ).compile()
-  size = np.prod(shape) * kv_heads * TOKENS * config.head_dim
+  size = (slots or np.prod(shape)) * kv_heads * TOKENS * config.head_dim
   lines = loop_lines(compiled.as_text())
   return [x for x in lines if TOKENS in axes(x) and np.prod(axes(x)) >= size]
 
@@ -71,6 +72,12 @@ def axes(line):
 )
 def test_the_loop_writes_tokens_in_place(kv_heads, shape, group, monkeypatch):
   assert moved_caches(kv_heads, shape, group, True, monkeypatch) == []
+
+
+def test_nor_does_the_loop_of_the_tail_move_it(monkeypatch):
+  monkeypatch.setattr(decode, "tail_width", lambda slots, max_tokens: 4)
+  # As large as the keys of the tail, which are those of a quarter of the slots.
+  assert moved_caches(2, (4, 3), 3, True, monkeypatch, slots=4) == []
 
 
 def test_a_scan_over_layers_copies_the_cache(monkeypatch):
