@@ -3,9 +3,9 @@
 For a base model such as Qwen2.5-0.5B to 1.5B on a GPU or TPU, with the two original files
 of GSM8K. The prompt is that of DeepSeek-R1 (arXiv 2501.12948), and the settings are those of
 Stanford's CS336 (2025), assignment 5. Each rollout is used for one optimizer step; 200 steps
-of 32 prompts are less than an epoch of the 7,473 problems. A microbatch is one group of 8
-completions, the smallest part of a batch; CS336 takes 2 completions, which gives the same
-gradient. On D devices set `--config.learner.microbatches` to 32 / D, and install
+of 32 prompts are less than an epoch of the 7,473 problems. A microbatch is at most 8
+completions of about one length; CS336 takes 2, which gives the same gradient. On D devices
+set `--config.learner.microbatches` to 32 / D, and install
 `.[math]` for the reward.
 
 Command:

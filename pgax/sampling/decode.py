@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from pgax.models.config import DecoderConfig
 from pgax.models.decoder import Decoder
 from pgax.models.parameters import cast_matrices, unroll
-from pgax.models.prompts import read_routed_prompts
 from pgax.sampling.loop import (
   DecodeInputs,
   DecodeState,
@@ -24,6 +23,7 @@ from pgax.sampling.loop import (
   start_decoding,
 )
 from pgax.sampling.options import Options, canonical
+from pgax.sampling.prefill import prefill
 from pgax.sampling.tail import has_more_than, shrink, tail_width
 from pgax.types import Array, ExpertChoices, PyTree, Rollout
 
@@ -199,8 +199,7 @@ def _decode(
   n, lanes = len(prompt_tokens), shape[0]
   # One copy for all tokens, where every token would read and cast what is trained.
   params = cast_matrices(params, model.config.compute_dtype)
-  hidden, cache, routing = read_routed_prompts(model, params, prompt_tokens, prompt_mask)
-  read = routing.experts[:, 0] if record_experts else None  # [N, P, layers, k]
+  hidden, cache, read = prefill(model, params, prompt_tokens, prompt_mask)
   prompt_lengths = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)
   number = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
   keys = jax.vmap(number, in_axes=(0, None))(prompt_keys, jnp.arange(group))
