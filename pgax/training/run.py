@@ -123,7 +123,9 @@ class Run:
     data = {name: iterator.get_state() for name, iterator in self.iterators.items()}
     data |= {"problems": self.problems, "seconds": self.clock.seconds}
     data |= Progress.of(state).to_json()
-    self.checkpoints.save(int(state.total_steps), state, data)
+    # Adapters are small; what they change is not, and it never changes.
+    frozen = ("base",) if self.config.lora.rank else ()
+    self.checkpoints.save(int(state.total_steps), state, data, frozen)
 
   def policy(self, state: TrainState) -> PyTree:
     """Returns the policy's parameters, adapters merged."""
