@@ -129,7 +129,7 @@ class Checkpoints:
 
     Raises:
       UserError: if there is no checkpoint, or its arrays differ from `like`; the message
-        names the first difference.
+        names the first difference. Also if its frozen fields are missing or damaged.
     """
     number, data = self._number(), self.restore_data()
     record = data.pop(_FROZEN, None)
@@ -141,7 +141,7 @@ class Checkpoints:
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
     state = self._manager.restore(number, args=args)["state"]
     if names:
-      state = state.replace(**restore_frozen(self._workdir, record, frozen))
+      state = state.replace(**restore_frozen(self._workdir, frozen))
       self._frozen = record
     return state, data
 
@@ -199,7 +199,7 @@ class Checkpoints:
     frozen = {name: like[name] for name in names}
     kept = {name: field for name, field in like.items() if name not in names}
     fields = restore_part(self._folder / str(self._number()) / "state", kept)
-    return fields | (restore_frozen(self._workdir, record, frozen) if frozen else {})
+    return fields | (restore_frozen(self._workdir, frozen) if frozen else {})
 
   def close(self) -> None:
     """Releases the folder."""

@@ -5,7 +5,7 @@ them with the digest of their `SHA256SUMS`, so that it can't be continued with o
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def save_frozen(workdir: Path, fields: Mapping[str, PyTree]) -> dict[str, Any]:
 
 
 def frozen_shapes(workdir: Path, record: Mapping[str, Any]) -> dict[str, PyTree]:
-  """Reads the shapes of saved fields.
+  """Checks saved fields by their digests, and reads their shapes.
 
   Args:
     workdir: folder of the run.
@@ -49,36 +49,37 @@ def frozen_shapes(workdir: Path, record: Mapping[str, Any]) -> dict[str, PyTree]
     A pytree of shapes for each field.
 
   Raises:
-    UserError: if the fields are missing, or others than those of the record are there.
+    UserError: if the fields are missing or damaged, or are not those of the record.
   """
-  _check_same(workdir, record)
-  return dict(ocp.PyTreeCheckpointHandler().metadata(_folder(workdir) / _ITEM).tree)
+  folder, what = _folder(workdir), _describe(workdir, record)
+  again = "Restore a copy of the folder, or start again in a new workdir"
+  try:
+    digest = _digest(folder)
+  except OSError as error:
+    raise UserError(
+      f"{what} can't be read: {error.filename}: {error.strerror}. {again}"
+    ) from None
+  if digest != record["sha256"]:
+    raise UserError(
+      f"{what} are not those that the checkpoint was saved with: the SHA-256 of {DIGESTS} "
+      f"is {digest} and must be {record['sha256']}. {again}"
+    )
+  if damage := find_damage(folder):
+    raise UserError(f"{what} are damaged: {damage}. {again}")
+  return dict(ocp.PyTreeCheckpointHandler().metadata(folder / _ITEM).tree)
 
 
-def restore_frozen(
-  workdir: Path, record: Mapping[str, Any], like: Mapping[str, PyTree]
-) -> dict[str, PyTree]:
-  """Reads saved fields.
+def restore_frozen(workdir: Path, like: Mapping[str, PyTree]) -> dict[str, PyTree]:
+  """Reads saved fields, after `frozen_shapes`.
 
   Args:
     workdir: folder of the run.
-    record: JSON values from `save_frozen`.
     like: fields to restore, as shapes with shardings.
 
   Returns:
     The fields.
-
-  Raises:
-    UserError: see `frozen_shapes`; also if a file is damaged.
   """
-  _check_same(workdir, record)
-  folder = _folder(workdir)
-  if damage := find_damage(folder):
-    raise UserError(
-      f"{_describe(folder, record['fields'])} are damaged: {damage}. No checkpoint can be "
-      "used without them. Restore a copy of the folder, or start again in a new workdir"
-    )
-  return restore_part(folder / _ITEM, like)
+  return restore_part(_folder(workdir) / _ITEM, like)
 
 
 def restore_part(folder: Path, like: Mapping[str, PyTree]) -> dict[str, PyTree]:
@@ -109,24 +110,6 @@ def _digest(folder: Path) -> str:
   return hashlib.sha256((folder / DIGESTS).read_bytes()).hexdigest()
 
 
-def _check_same(workdir: Path, record: Mapping[str, Any]) -> None:
-  """Checks that the saved fields are those of a record, without reading all of them."""
-  folder = _folder(workdir)
-  try:
-    digest = _digest(folder)
-  except OSError as error:
-    raise UserError(
-      f"{_describe(folder, record['fields'])} can't be read: {error.filename}: "
-      f"{error.strerror}. No checkpoint can be used without them. Restore a copy of the "
-      "folder, or start again in a new workdir"
-    ) from None
-  if digest != record["sha256"]:
-    raise UserError(
-      f"{_describe(folder, record['fields'])} are not those that the checkpoint was saved "
-      f"with: the SHA-256 of {DIGESTS} is {digest} and must be {record['sha256']}. Restore "
-      "the run's own folder"
-    )
-
-
-def _describe(folder: Path, fields: Sequence[str]) -> str:
-  return f"the frozen parameters in {folder} ({', '.join(fields)} of the state)"
+def _describe(workdir: Path, record: Mapping[str, Any]) -> str:
+  fields = ", ".join(record["fields"])
+  return f"the frozen parameters in {_folder(workdir)} ({fields} of the state)"
