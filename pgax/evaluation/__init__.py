@@ -3,6 +3,8 @@
 from pgax.evaluation.config import EvaluationConfig
 from pgax.evaluation.evaluate import (
   Evaluation,
+  EvaluationStoppedError,
+  check_stop,
   evaluate,
   evaluation_key,
   evaluation_metrics,
@@ -11,6 +13,8 @@ from pgax.evaluation.evaluate import (
 __all__ = [
   "Evaluation",
   "EvaluationConfig",
+  "EvaluationStoppedError",
+  "check_stop",
   "evaluate",
   "evaluation_key",
   "evaluation_metrics",

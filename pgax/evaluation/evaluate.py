@@ -1,7 +1,7 @@
 """Evaluation of a policy: accuracy, pass@k, majority@k, with confidence intervals."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -56,6 +56,16 @@ class Evaluation:
     return self.estimates["accuracy"].mean
 
 
+class EvaluationStoppedError(Exception):
+  """An evaluation was stopped before its end, on request."""
+
+
+def check_stop(stop: Callable[[], bool] | None) -> None:
+  """Raises `EvaluationStoppedError` if a stop is requested."""
+  if stop is not None and stop():
+    raise EvaluationStoppedError
+
+
 def evaluation_key(seed: int) -> Array:
   """Derives the random key of evaluations from a run's seed; nothing else uses it."""
   return jax.random.fold_in(jax.random.key(seed), _STREAM)
@@ -91,6 +101,7 @@ def evaluate(
   temperature: float = 0.0,
   extract_answer: AnswerFn | None = None,
   keep: int = 8,
+  stop: Callable[[], bool] | None = None,
 ) -> Evaluation:
   """Samples completions of every problem and scores them.
 
@@ -110,6 +121,7 @@ def evaluate(
     extract_answer: extracts the answer that a completion votes for; None for no
       `majority@K`.
     keep: number of completions to return as samples.
+    stop: whether to stop, asked before every batch; None never stops.
 
   Returns:
     An `Evaluation`, with `K` of 1 (for pass@K only), 2, 4 and so on, and all samples.
@@ -117,6 +129,7 @@ def evaluate(
   Raises:
     ValueError: if there are no samples, the temperature is negative, or several samples
       are decoded greedily.
+    EvaluationStoppedError: if it was stopped.
   """
   check_sampling(samples, temperature)
   sample_key, bootstrap_key = jax.random.split(key)
@@ -125,6 +138,7 @@ def evaluate(
   batches = [padded_batch(collate, examples, start, size) for start in starts]
   columns, records = [], []
   for start, batch in zip(starts, batches, strict=True):
+    check_stop(stop)
     indices = np.arange(start, start + size)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(sample_key, indices)
     prompts, rollout, results = sample_and_score(

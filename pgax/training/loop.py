@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
+from pgax.evaluation import EvaluationStoppedError
 from pgax.runs.interrupt import Interrupt
 from pgax.runs.loggers import Logger
 from pgax.training.health import SkippedUpdates
@@ -85,8 +86,18 @@ class Stage(Protocol):
   def step(self, state: PyTree, with_samples: bool) -> StepResult:
     """Does one step; completions are returned if they are asked for."""
 
-  def evaluate(self, state: PyTree) -> tuple[Metrics, Rows]:
-    """Evaluates a state on held-out problems."""
+  def evaluate(
+    self, state: PyTree, stop: Callable[[], bool] | None = None
+  ) -> tuple[Metrics, Rows]:
+    """Evaluates a state on held-out problems.
+
+    Args:
+      state: the state.
+      stop: whether to stop, asked between batches; None never stops.
+
+    Raises:
+      EvaluationStoppedError: if it was stopped.
+    """
 
   def finish(self, state: PyTree) -> PyTree:
     """Returns the state that the next stage begins with."""
@@ -142,19 +153,24 @@ def run_stage(
       if name in metrics:
         shown[label] = format(metrics[name], form)
 
-  if step == 0 and schedule.eval_first:
-    evaluation, rows = stage.evaluate(state)
-    log(evaluation)
-    logger.samples(0, "held_out", rows)
   with tqdm(
     total=schedule.steps, initial=step, disable=not progress, desc=stage.name
   ) as bar:
-    bar.set_postfix(shown, refresh=False)
+    if step == 0 and schedule.eval_first:
+      _announce(bar, shown, "compiling and evaluating the start")
+      try:
+        evaluation, rows = stage.evaluate(state, lambda: interrupt.requested)
+      except EvaluationStoppedError:  # the run that continues does it again
+        return StageResult(state, False, {})
+      log(evaluation)
+      logger.samples(0, "held_out", rows)
+    _announce(bar, shown, "compiling the first step")
     while step < schedule.steps and not interrupt.requested:
       step += 1
       state, metrics, rows, batch = stage.step(state, schedule.samples(step))
       logger.samples(step, "train", rows)
       if schedule.evaluates(step):
+        _announce(bar, shown, f"evaluating step {step}")
         evaluation, rows = stage.evaluate(state)
         metrics = {**metrics, **evaluation}
         if step == schedule.steps:
@@ -169,3 +185,8 @@ def run_stage(
       bar.set_postfix(shown, refresh=False)
       bar.update()
   return StageResult(state, step >= schedule.steps, evaluation)
+
+
+def _announce(bar: tqdm, shown: Mapping[str, str], doing: str) -> None:
+  """Shows at once what takes long, behind the metrics that are shown already."""
+  bar.set_postfix_str(", ".join([*(f"{k}={v}" for k, v in shown.items()), doing]))

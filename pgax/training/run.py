@@ -1,7 +1,7 @@
 """A run: its configuration taken apart, and its stages put together."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
@@ -146,8 +146,10 @@ class Run:
     shardings = shardings_of(self.steps.abstract)
     return begin_reinforcement(state, learner, shardings, critic_from)
 
-  def evaluate(self, state: TrainState) -> Evaluation:
-    """Evaluates the policy on the first held-out problems."""
+  def evaluate(
+    self, state: TrainState, stop: Callable[[], bool] | None = None
+  ) -> Evaluation:
+    """Evaluates the policy on the first held-out problems, unless `stop` stops it."""
     config, settings = self.config, self.config.evaluation
     count = min(settings.problems, len(config.task.held_out))
     return evaluate(
@@ -162,6 +164,7 @@ class Run:
       samples=settings.samples,
       temperature=settings.temperature,
       extract_answer=settings.extract_answer,
+      stop=stop,
     )
 
   def supervised(self) -> Supervised:

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.preferences import CollatePreferences, Preference, PreferenceBatch
 from pgax.distributed.partitioning import batch_sharding
-from pgax.evaluation import Evaluation, evaluation_metrics
+from pgax.evaluation import Evaluation, check_stop, evaluation_metrics
 from pgax.learner.preference_step import RewardModelState, margins
 from pgax.learner.state import TrainState, step_keys
 from pgax.models import ScalarDecoder
@@ -24,6 +24,7 @@ from pgax.training.loop import Metrics, Rows, Schedule, StepResult
 from pgax.training.speed import Clock, Speed
 from pgax.types import Array, DemonstrationRows, PyTree
 
+Stop = Callable[[], bool] | None
 _ACCURACY = ("accuracy", "eval/accuracy", ".1%")
 
 
@@ -42,7 +43,7 @@ class Supervised:
   schedule: Schedule
   next_rows: Callable[[], DemonstrationRows]
   train_step: Callable
-  evaluator: Callable[[TrainState], Evaluation]
+  evaluator: Callable[[TrainState, Stop], Evaluation]
   begin_next: Callable[[TrainState], TrainState]
   name: str = "supervised"
   prefix: str = SUPERVISED
@@ -57,9 +58,9 @@ class Supervised:
     metrics |= {name: value.item() for name, value in scalars.items()}
     return StepResult(state, metrics, (), rows)
 
-  def evaluate(self, state: TrainState) -> tuple[Metrics, Rows]:
+  def evaluate(self, state: TrainState, stop: Stop = None) -> tuple[Metrics, Rows]:
     """Evaluates the policy on held-out problems."""
-    return evaluation_metrics(self.evaluator(state)), ()
+    return evaluation_metrics(self.evaluator(state, stop)), ()
 
   def finish(self, state: TrainState) -> TrainState:
     """Makes the policy the reference of reinforcement."""
@@ -92,7 +93,7 @@ class Reinforcement:
   critic_step: Callable | None
   pretraining_steps: int
   policy: Callable[[TrainState], PyTree]
-  evaluator: Callable[[TrainState], Evaluation]
+  evaluator: Callable[[TrainState, Stop], Evaluation]
   tokenizer: PreTrainedTokenizerFast
   counts: Mapping[str, int]
   speed: Speed
@@ -130,9 +131,9 @@ class Reinforcement:
     )
     return StepResult(state, metrics, _rows(samples), batch)
 
-  def evaluate(self, state: TrainState) -> tuple[Metrics, Rows]:
+  def evaluate(self, state: TrainState, stop: Stop = None) -> tuple[Metrics, Rows]:
     """Evaluates the policy on held-out problems, each time with the same random keys."""
-    evaluation = self.evaluator(state)
+    evaluation = self.evaluator(state, stop)
     counts = self.counts if int(state.step) == 0 else {}
     return {**evaluation_metrics(evaluation), **counts}, _rows(evaluation.samples)
 
@@ -181,10 +182,11 @@ class PreferenceLearning:
     metrics = {name: float(value) for name, value in scalars.items()}
     return StepResult(state, metrics, (), pairs)
 
-  def evaluate(self, state: RewardModelState) -> tuple[Metrics, Rows]:
+  def evaluate(self, state: RewardModelState, stop: Stop = None) -> tuple[Metrics, Rows]:
     """Computes how often the chosen completion of a held-out pair scores higher."""
     count, size, correct = len(self.held_out), self.batch_size, []
     for start in range(0, count, size):
+      check_stop(stop)
       # The last batch is filled up with copies, so that there is one shape.
       batch = [self.held_out[min(i, count - 1)] for i in range(start, start + size)]
       arrays = self._arrays(self.collate(batch))
