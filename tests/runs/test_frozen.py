@@ -131,5 +131,7 @@ def test_those_of_another_run_are_rejected(run, tmp_path):
 
 def test_other_shapes_are_named(saved):
   wider = _state(0).replace(base={"w": jnp.zeros((3, 41)), "v": jnp.arange(5)})
-  with pytest.raises(UserError, match=r"base\.w is \(3, 40\) in the checkpoint and \(3, 41"):
+  with pytest.raises(
+    UserError, match=r"base\.w is \(3, 40\) in the checkpoint and \(3, 41"
+  ):
     Checkpoints(saved, read_only=True).restore(wider)
