@@ -3,8 +3,6 @@
 from pgax.evaluation.config import EvaluationConfig
 from pgax.evaluation.evaluate import (
   Evaluation,
-  EvaluationStoppedError,
-  check_stop,
   evaluate,
   evaluation_key,
   evaluation_metrics,
@@ -13,8 +11,6 @@ from pgax.evaluation.evaluate import (
 __all__ = [
   "Evaluation",
   "EvaluationConfig",
-  "EvaluationStoppedError",
-  "check_stop",
   "evaluate",
   "evaluation_key",
   "evaluation_metrics",

@@ -15,6 +15,7 @@ from pgax.rewards.pool import RewardRunner
 from pgax.rollout.sampler import Sampler
 from pgax.rollout.samples import Sample, make_samples
 from pgax.rollout.scoring import RewardResults
+from pgax.runs.interrupt import check_stop
 from pgax.types import AnswerFn, Array, Example, PyTree, Rollout
 
 # The keys of a training state are split from the same seed: they are its streams 0 to 2.
@@ -54,16 +55,6 @@ class Evaluation:
   def accuracy(self) -> float:
     """Mean accuracy."""
     return self.estimates["accuracy"].mean
-
-
-class EvaluationStoppedError(Exception):
-  """An evaluation was stopped before its end, on request."""
-
-
-def check_stop(stop: Callable[[], bool] | None) -> None:
-  """Raises `EvaluationStoppedError` if a stop is requested."""
-  if stop is not None and stop():
-    raise EvaluationStoppedError
 
 
 def evaluation_key(seed: int) -> Array:
@@ -129,7 +120,7 @@ def evaluate(
   Raises:
     ValueError: if there are no samples, the temperature is negative, or several samples
       are decoded greedily.
-    EvaluationStoppedError: if it was stopped.
+    StoppedError: if it was stopped.
   """
   check_sampling(samples, temperature)
   sample_key, bootstrap_key = jax.random.split(key)

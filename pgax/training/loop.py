@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
-from pgax.evaluation import EvaluationStoppedError
-from pgax.runs.interrupt import Interrupt
+from pgax.runs.interrupt import Interrupt, StoppedError
 from pgax.runs.loggers import Logger
 from pgax.training.health import SkippedUpdates
 from pgax.types import PyTree
@@ -83,8 +82,20 @@ class Stage(Protocol):
   schedule: Schedule
   shown: Sequence[tuple[str, str, str]]
 
-  def step(self, state: PyTree, with_samples: bool) -> StepResult:
-    """Does one step; completions are returned if they are asked for."""
+  def step(
+    self, state: PyTree, with_samples: bool, stop: Callable[[], bool] | None = None
+  ) -> StepResult:
+    """Does one step; completions are returned if they are asked for.
+
+    Args:
+      state: the state.
+      with_samples: whether to return completions.
+      stop: whether to stop, asked where the step can still be undone; None never stops.
+
+    Raises:
+      StoppedError: if it was stopped; the state and the position in the data are those
+        before the step.
+    """
 
   def evaluate(
     self, state: PyTree, stop: Callable[[], bool] | None = None
@@ -96,7 +107,7 @@ class Stage(Protocol):
       stop: whether to stop, asked between batches; None never stops.
 
     Raises:
-      EvaluationStoppedError: if it was stopped.
+      StoppedError: if it was stopped.
     """
 
   def finish(self, state: PyTree) -> PyTree:
@@ -134,7 +145,7 @@ def run_stage(
     state: its state; `state.step` is the number of steps done.
     logger: receives metrics and completions.
     save: saves a checkpoint of a state.
-    interrupt: requests to stop after the current step.
+    interrupt: requests to stop.
     skipped: watches over updates that are not finite.
     progress: whether to show a progress bar.
 
@@ -146,6 +157,9 @@ def run_stage(
   """
   schedule, step, shown = stage.schedule, int(state.step), {}
   evaluation: Metrics = {}
+
+  def stop() -> bool:
+    return interrupt.requested
 
   def log(metrics: Metrics) -> None:
     logger.scalars(step, {f"{stage.prefix}{name}": x for name, x in metrics.items()})
@@ -159,15 +173,18 @@ def run_stage(
     if step == 0 and schedule.eval_first:
       _announce(bar, shown, "compiling and evaluating the start")
       try:
-        evaluation, rows = stage.evaluate(state, lambda: interrupt.requested)
-      except EvaluationStoppedError:  # the run that continues does it again
+        evaluation, rows = stage.evaluate(state, stop)
+      except StoppedError:  # the run that continues does it again
         return StageResult(state, False, {})
       log(evaluation)
       logger.samples(0, "held_out", rows)
     _announce(bar, shown, "compiling the first step")
     while step < schedule.steps and not interrupt.requested:
-      step += 1
-      state, metrics, rows, batch = stage.step(state, schedule.samples(step))
+      try:
+        result = stage.step(state, schedule.samples(step + 1), stop)
+      except StoppedError:
+        break
+      step, (state, metrics, rows, batch) = step + 1, result
       logger.samples(step, "train", rows)
       if schedule.evaluates(step):
         _announce(bar, shown, f"evaluating step {step}")

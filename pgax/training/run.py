@@ -205,6 +205,7 @@ class Run:
       name=config.name,
       schedule=schedule,
       actor=self._actor(),
+      prompts=self.iterators["reinforcement"],
       policy_step=self.steps.policy_step,
       critic_step=self.steps.critic_step,
       pretraining_steps=critic.pretraining_steps if critic else 0,

@@ -5,19 +5,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import grain
 import jax
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.preferences import CollatePreferences, Preference, PreferenceBatch
 from pgax.distributed.partitioning import batch_sharding
-from pgax.evaluation import Evaluation, check_stop, evaluation_metrics
+from pgax.evaluation import Evaluation, evaluation_metrics
 from pgax.learner.preference_step import RewardModelState, margins
 from pgax.learner.state import TrainState, step_keys
 from pgax.models import ScalarDecoder
 from pgax.rollout.actor import Actor
 from pgax.rollout.metrics import Stopwatch
 from pgax.rollout.samples import Sample, make_samples
+from pgax.runs.interrupt import StoppedError, check_stop
 from pgax.runs.loggers import SUPERVISED
 from pgax.training.health import check_sampler
 from pgax.training.loop import Metrics, Rows, Schedule, StepResult
@@ -49,9 +51,11 @@ class Supervised:
   prefix: str = SUPERVISED
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("loss", "loss", ".3f"))
 
-  def step(self, state: TrainState, with_samples: bool) -> StepResult:
+  def step(
+    self, state: TrainState, with_samples: bool, stop: Stop = None
+  ) -> StepResult:
     """Trains on a batch of worked solutions; there are no completions."""
-    del with_samples
+    del with_samples, stop
     rows, watch = self.next_rows(), Stopwatch()
     state, scalars = self.train_step(state, rows)
     metrics = {"time/train": watch.lap(state)}
@@ -75,6 +79,7 @@ class Reinforcement:
     name: name in the progress bar.
     schedule: what happens at each step.
     actor: collects experience.
+    prompts: iterator that the actor takes its prompts from.
     policy_step: jitted policy step.
     critic_step: jitted step that trains the critic alone; None without pretraining.
     pretraining_steps: number of steps at the start that train the critic alone.
@@ -89,6 +94,7 @@ class Reinforcement:
   name: str
   schedule: Schedule
   actor: Actor
+  prompts: grain.DatasetIterator
   policy_step: Callable
   critic_step: Callable | None
   pretraining_steps: int
@@ -101,11 +107,19 @@ class Reinforcement:
   prefix: str = ""
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("reward", "reward/mean", ".2f"))
 
-  def step(self, state: TrainState, with_samples: bool) -> StepResult:
-    """Collects experience with the policy and learns from it."""
+  def step(
+    self, state: TrainState, with_samples: bool, stop: Stop = None
+  ) -> StepResult:
+    """Collects experience with the policy and learns from it, unless stopped between."""
     start, done = time.process_time(), int(state.step)
     key, _ = step_keys(state.key, state.total_steps)
+    position = self.prompts.get_state()
     experience = self.actor(self.policy(state), key)
+    try:
+      check_stop(stop)
+    except StoppedError:
+      self.prompts.set_state(position)  # the run that continues samples the same again
+      raise
     watch = Stopwatch()
     learn = self.critic_step if done < self.pretraining_steps else self.policy_step
     state, update = learn(state, experience.rollout, experience.feedback)
@@ -174,9 +188,11 @@ class PreferenceLearning:
   prefix: str = ""
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("loss", "loss", ".3f"))
 
-  def step(self, state: RewardModelState, with_samples: bool) -> StepResult:
+  def step(
+    self, state: RewardModelState, with_samples: bool, stop: Stop = None
+  ) -> StepResult:
     """Trains on a batch of pairs; there are no completions."""
-    del with_samples
+    del with_samples, stop
     pairs = self._arrays(self.next_pairs())
     state, scalars = self.train_step(state, *pairs)
     metrics = {name: float(value) for name, value in scalars.items()}

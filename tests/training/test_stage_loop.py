@@ -7,8 +7,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
-from pgax.evaluation import check_stop
-from pgax.runs.interrupt import Interrupt
+from pgax.runs.interrupt import Interrupt, check_stop
 from pgax.training.health import SkippedUpdates
 from pgax.training.loop import Schedule, StepResult, run_stage
 from tests.runs.test_loggers import Recorder
@@ -32,7 +31,7 @@ class Counting:
   prefix: str = "supervised/"
   shown: tuple = (("x", "x", ".1f"),)
 
-  def step(self, state, with_samples):
+  def step(self, state, with_samples, stop=None):
     if state.step + 1 == self.interrupt_at:
       self.interrupt.requested = True
     rows = [{"of": state.step}] if with_samples else ()
@@ -138,7 +137,7 @@ class Watched(Counting):
   read: Callable = None
   screens: list = dataclasses.field(default_factory=list)
 
-  def step(self, state, with_samples):
+  def step(self, state, with_samples, stop=None):
     self.screens.append(self.read())
     return super().step(state, with_samples)
 
