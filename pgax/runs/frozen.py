@@ -94,6 +94,8 @@ def restore_part(folder: Path, like: Mapping[str, PyTree]) -> dict[str, PyTree]:
     The fields.
   """
   wanted = {name: field for name, field in like.items() if jax.tree.leaves(field)}
+  if not wanted:
+    return dict(like)
   arguments = ocp.args.PyTreeRestore(
     item=wanted,
     restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
