@@ -32,6 +32,7 @@ LORA = LoraConfig(rank=2, alpha=6.0)
 LEARNER = Learner(tiny.MODEL, algorithms.grpo(), optax.adam(1e-2), lora=LORA)
 ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
 CONFIG = tiny.run_config(lora=LORA, steps=3)
+RECORD = {"lora": {"rank": 2, "alpha": 6.0, "targets": list(LORA.targets)}}
 
 
 def size(tree):
@@ -105,8 +106,7 @@ def test_sampling_needs_no_copy_of_what_is_not_adapted(stepped):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
   workdir = tmp_path_factory.mktemp("whole")
-  record = {"lora": {"rank": 2, "alpha": 6.0, "targets": list(LORA.targets)}}
-  result = train(CONFIG, byte_tokenizer(), workdir, record, progress=False)
+  result = train(CONFIG, byte_tokenizer(), workdir, RECORD, progress=False)
   return result.state, workdir
 
 
@@ -161,7 +161,7 @@ def test_the_base_is_saved_once(run, tmp_path):
   longer = dataclasses.replace(CONFIG, steps=4)
   for use in (
     lambda: load_policy(CONFIG, copy),
-    lambda: train(longer, byte_tokenizer(), copy, {}, progress=False),
+    lambda: train(longer, byte_tokenizer(), copy, RECORD, progress=False),
   ):
     with pytest.raises(UserError, match=r"frozen parameters in .*frozen \(base of the"):
       use()
