@@ -21,6 +21,7 @@ JSON = ["jsonschema>=4.18,<5"]
 # Extras of single kinds of data.
 CHAT = ["jinja2>=3.1,<4"]  # the language of chat templates
 REASONING_GYM = ["reasoning-gym==0.1.25"]  # pinned: its verifiers define the reward
+GGUF = ["gguf>=0.17,<1"]  # reads the file of `experiments.prepare_smollm2`
 # Extras of single loggers.
 WANDB = ["wandb>=0.20,<1"]
 MLFLOW = [  # without its server, and with what its SQLite file needs
@@ -65,13 +66,14 @@ setup(
   ],
   # The tests execute the notebooks.
   extras_require={
-    "test": TEST + NOTEBOOKS + MATH + JSON + CHAT + REASONING_GYM + WANDB + MLFLOW,
+    "test": TEST + NOTEBOOKS + MATH + JSON + CHAT + GGUF + REASONING_GYM + WANDB + MLFLOW,
     "notebooks": NOTEBOOKS,
     "wandb": WANDB,
     "mlflow": MLFLOW,
     "math": MATH,
     "json": JSON,
     "chat": CHAT,
+    "gguf": GGUF,
     "reasoning_gym": REASONING_GYM,
   },
 )

@@ -104,6 +104,11 @@ def _byte_characters() -> dict[int, str]:
   return {byte: chr(byte if byte in visible else next(others)) for byte in range(256)}
 
 
+def tokens_text(tokenizer: PreTrainedTokenizerFast, ids: Sequence[int]) -> str:
+  """Returns the text of tokens, with the names of special ones."""
+  return tokenizer.decode([int(x) for x in ids], clean_up_tokenization_spaces=False)
+
+
 def token_text(tokenizer: PreTrainedTokenizerFast, token: int) -> str:
   """Returns the text of one token; for a special token, its name."""
-  return tokenizer.decode([int(token)], clean_up_tokenization_spaces=False)
+  return tokens_text(tokenizer, [token])

@@ -1,7 +1,7 @@
 """Evaluation of a policy: accuracy, pass@k, majority@k, with confidence intervals."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -15,6 +15,7 @@ from pgax.rewards.pool import RewardRunner
 from pgax.rollout.sampler import Sampler
 from pgax.rollout.samples import Sample, make_samples
 from pgax.rollout.scoring import RewardResults
+from pgax.runs.interrupt import check_stop
 from pgax.types import AnswerFn, Array, Example, PyTree, Rollout
 
 # The keys of a training state are split from the same seed: they are its streams 0 to 2.
@@ -91,6 +92,7 @@ def evaluate(
   temperature: float = 0.0,
   extract_answer: AnswerFn | None = None,
   keep: int = 8,
+  stop: Callable[[], bool] | None = None,
 ) -> Evaluation:
   """Samples completions of every problem and scores them.
 
@@ -110,6 +112,7 @@ def evaluate(
     extract_answer: extracts the answer that a completion votes for; None for no
       `majority@K`.
     keep: number of completions to return as samples.
+    stop: whether to stop, asked before every batch; None never stops.
 
   Returns:
     An `Evaluation`, with `K` of 1 (for pass@K only), 2, 4 and so on, and all samples.
@@ -117,6 +120,7 @@ def evaluate(
   Raises:
     ValueError: if there are no samples, the temperature is negative, or several samples
       are decoded greedily.
+    StoppedError: if it was stopped.
   """
   check_sampling(samples, temperature)
   sample_key, bootstrap_key = jax.random.split(key)
@@ -125,6 +129,7 @@ def evaluate(
   batches = [padded_batch(collate, examples, start, size) for start in starts]
   columns, records = [], []
   for start, batch in zip(starts, batches, strict=True):
+    check_stop(stop)
     indices = np.arange(start, start + size)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(sample_key, indices)
     prompts, rollout, results = sample_and_score(

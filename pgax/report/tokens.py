@@ -57,6 +57,12 @@ def completion_html(sample: Mapping, scale: float | None = None) -> str:
   return "".join(spans)
 
 
+def _title(sample: Mapping) -> str:
+  """An attribute that shows what the policy read, where that is more than the prompt."""
+  rendered = sample.get("rendered_prompt", "")  # rows of earlier versions have none
+  return f' title="{html.escape(rendered)}"' if rendered else ""
+
+
 def samples_html(samples: Sequence[Mapping]) -> str:
   """Renders a table of prompts, completions and rewards, on one color scale."""
   rows, scale = [], _largest_advantage(samples)
@@ -66,7 +72,7 @@ def samples_html(samples: Sequence[Mapping]) -> str:
     mark = "good" if sample["right"] else "bad"
     note = "" if sample["finished"] else ' <span class="note">truncated</span>'
     rows.append(
-      f'<tr><td class="p">{html.escape(sample["prompt"])}</td>'
+      f'<tr><td class="p"{_title(sample)}>{html.escape(sample["prompt"])}</td>'
       f'<td class="c">{completion_html(sample, scale)}{note}</td>'
       f"<td>{html.escape(sample['ground_truth'])}</td>"
       f'<td class="{mark}">{cell}</td></tr>'

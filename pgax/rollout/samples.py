@@ -7,7 +7,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.prompts import PromptBatch
-from pgax.data.tokenizer import token_text
+from pgax.data.tokenizer import token_text, tokens_text
 from pgax.rollout.scoring import RewardResults
 from pgax.types import Array, Rollout
 
@@ -17,7 +17,7 @@ class Sample:
   """One completion, as a row of `samples.jsonl`.
 
   Attributes:
-    prompt: text of the prompt.
+    prompt: text of the problem's prompt.
     completion: text of the completion.
     ground_truth: the text that the reward function compares with.
     reward: reward; None if the completion could not be scored.
@@ -28,6 +28,8 @@ class Sample:
       finite.
     advantages: advantage of every token, None where it is not finite; None if the
       completion was not trained on.
+    rendered_prompt: text of every token that the policy read before the completion, such as
+      a chat with the markers of its turns; empty in rows of earlier versions.
   """
 
   prompt: str
@@ -39,6 +41,7 @@ class Sample:
   tokens: list[str]
   logp: list[float | None]
   advantages: list[float | None] | None = None
+  rendered_prompt: str = ""
 
 
 def make_samples(
@@ -73,6 +76,7 @@ def make_samples(
   samples = []
   for n, k in np.ndindex(*finished.shape):
     real, example = mask[n, k], prompts.examples[n]
+    read = prompts.tokens[n][prompts.mask[n]]
     samples.append(
       Sample(
         prompt=example.prompt,
@@ -84,6 +88,7 @@ def make_samples(
         tokens=[token_text(tokenizer, i) for i in tokens[n, k][real]],
         logp=_rounded(logp[n, k][real]),
         advantages=None if advantages is None else _rounded(advantages[n, k][real]),
+        rendered_prompt=tokens_text(tokenizer, read),
       )
     )
   return samples[: max(limit, 0)]

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,12 @@ import jax
 import orbax.checkpoint as ocp
 
 from pgax.errors import UserError, check_at_least
+from pgax.runs.frozen import frozen_shapes, restore_frozen, restore_part, save_frozen
 from pgax.runs.integrity import newest_good, set_aside_damaged, write_digests
 from pgax.types import PyTree
 
 _FOLDER = "checkpoints"
+_FROZEN = "frozen"  # key of a checkpoint's data; see `runs.frozen`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Checkpoints:
       # The next step donates the buffers being saved; nothing may read them then.
       enable_async_checkpointing=False,
     )
-    self._folder = (workdir / _FOLDER).absolute()
+    self._workdir, self._folder = workdir, (workdir / _FOLDER).absolute()
+    self._frozen = None  # the record of frozen fields, once this run's own are saved
     self._latest = (
       newest_good(self._folder) if read_only else set_aside_damaged(workdir, self._folder)
     )
@@ -69,13 +72,21 @@ class Checkpoints:
     """Returns the number of the latest good checkpoint, or None."""
     return self._latest
 
-  def save(self, number: int, state: PyTree, data: Mapping[str, Any]) -> None:
+  def save(
+    self,
+    number: int,
+    state: PyTree,
+    data: Mapping[str, Any],
+    frozen: Sequence[str] = (),
+  ) -> None:
     """Saves a checkpoint, unless the latest one has the same number.
 
     Args:
       number: number of the checkpoint, larger than those before.
       state: pytree of arrays.
       data: JSON values to save with it.
+      frozen: names of fields of the state that the run never changes. They are saved once,
+        and not in every checkpoint.
 
     Raises:
       UserError: if it can't be written, for instance on a full disk. Earlier checkpoints
@@ -84,8 +95,10 @@ class Checkpoints:
     latest = self.latest()
     if number == latest:
       return
-    args = {"state": ocp.args.StandardSave(state), "data": ocp.args.JsonSave(data)}
     try:
+      if frozen:
+        state, data = self._without(frozen, state, data)
+      args = {"state": ocp.args.StandardSave(state), "data": ocp.args.JsonSave(data)}
       self._manager.save(number, args=ocp.args.Composite(**args))
       write_digests(self._folder / str(number))
     except (OSError, ValueError) as error:  # tensorstore raises the latter on a full disk
@@ -95,6 +108,15 @@ class Checkpoints:
         f"{str(error).splitlines()[0][:300]}"
       ) from error
     self._latest = number
+
+  def _without(
+    self, frozen: Sequence[str], state: PyTree, data: Mapping[str, Any]
+  ) -> tuple[PyTree, dict[str, Any]]:
+    """Returns state and data of a checkpoint without its frozen fields, saved by then."""
+    if self._frozen is None:  # those of an earlier start may have been other ones
+      fields = {name: getattr(state, name) for name in frozen}
+      self._frozen = save_frozen(self._workdir, fields)
+    return state.replace(**dict.fromkeys(frozen, ())), {**data, _FROZEN: self._frozen}
 
   def restore(self, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
     """Reads the latest checkpoint.
@@ -107,14 +129,26 @@ class Checkpoints:
 
     Raises:
       UserError: if there is no checkpoint, or its arrays differ from `like`; the message
-        names the first difference.
+        names the first difference. Also if its frozen fields are missing or damaged.
     """
-    number = self._number()
+    number, data = self._number(), self.restore_data()
+    record = data.pop(_FROZEN, None)
+    _check_same(self._folder / str(number), self._shapes(number, record), like)
+    names = record["fields"] if record else ()
+    frozen = {name: getattr(like, name) for name in names}
+    if names:
+      like = like.replace(**dict.fromkeys(names, ()))
+    args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
+    state = self._manager.restore(number, args=args)["state"]
+    if names:
+      state = state.replace(**restore_frozen(self._workdir, frozen))
+      self._frozen = record
+    return state, data
+
+  def _shapes(self, number: int, record: Mapping[str, Any] | None) -> Mapping[str, PyTree]:
+    """Returns the shapes of a saved state, its frozen fields included."""
     saved = self._manager.item_metadata(number)["state"]
-    _check_same(self._folder / str(number), saved, like)
-    args = {"state": ocp.args.StandardRestore(like), "data": ocp.args.JsonRestore()}
-    restored = self._manager.restore(number, args=ocp.args.Composite(**args))
-    return restored["state"], restored["data"]
+    return {**saved, **frozen_shapes(self._workdir, record)} if record else saved
 
   def restore_data(self) -> dict[str, Any]:
     """Reads the JSON data of the latest checkpoint.
@@ -143,7 +177,7 @@ class Checkpoints:
         the first difference.
     """
     number = self._number()
-    state = self._manager.item_metadata(number)["state"]
+    state = self._shapes(number, self.restore_data().get(_FROZEN))
     saved = {name: state.get(name, ()) for name in like}
     _check_same(self._folder / str(number), saved, like)
 
@@ -160,14 +194,12 @@ class Checkpoints:
       UserError: see `check_fields`.
     """
     self.check_fields(like)
-    wanted = {name: field for name, field in like.items() if jax.tree.leaves(field)}
-    arguments = ocp.args.PyTreeRestore(
-      item=wanted,
-      restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
-      partial_restore=True,
-    )
-    folder = self._folder / str(self._number()) / "state"
-    return dict(like) | ocp.PyTreeCheckpointHandler().restore(folder, args=arguments)
+    record = self.restore_data().get(_FROZEN)
+    names = like.keys() & set(record["fields"] if record else ())
+    frozen = {name: like[name] for name in names}
+    kept = {name: field for name, field in like.items() if name not in names}
+    fields = restore_part(self._folder / str(self._number()) / "state", kept)
+    return fields | (restore_frozen(self._workdir, frozen) if frozen else {})
 
   def close(self) -> None:
     """Releases the folder."""

@@ -36,12 +36,21 @@ def write_digests(checkpoint: Path) -> None:
   Args:
     checkpoint: folder of a complete checkpoint.
   """
+  write_sums(checkpoint)
+  _record(checkpoint.parent, int(checkpoint.name))
+
+
+def write_sums(checkpoint: Path) -> None:
+  """Writes the digests of all files of a folder, in one step.
+
+  Args:
+    checkpoint: folder of a complete checkpoint.
+  """
   files = sorted(path for path in checkpoint.rglob("*") if path.is_file())
   lines = [f"{_digest(path)}  {path.relative_to(checkpoint)}\n" for path in files]
   temporary = checkpoint / f".{DIGESTS}"
   temporary.write_text("".join(lines), encoding="utf-8")
   temporary.replace(checkpoint / DIGESTS)
-  _record(checkpoint.parent, int(checkpoint.name))
 
 
 def find_damage(checkpoint: Path) -> str:

@@ -3,7 +3,18 @@
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
+
+
+class StoppedError(Exception):
+  """Work was stopped on request, and what it had done is discarded."""
+
+
+def check_stop(stop: Callable[[], bool] | None) -> None:
+  """Raises `StoppedError` if a stop is requested; None never requests one."""
+  if stop is not None and stop():
+    raise StoppedError
 
 
 class Interrupt:
@@ -37,5 +48,5 @@ class Interrupt:
   def _remember(self, number: int, frame: FrameType | None) -> None:
     del number, frame
     self.requested = True
-    print("\nstopping after this step; interrupt again to stop at once", file=sys.stderr)
+    print("\nstopping; interrupt again to stop at once", file=sys.stderr)
     self._restore()

@@ -11,7 +11,8 @@ from typing import Any
 
 from pgax.data.task import Task
 from pgax.data.templates import fill
-from pgax.rewards.answers import tagged_answer
+from pgax.rewards.answers import clean, exact_number, extract_answer, tagged_answer
+from pgax.rewards.numbers import last_number
 from pgax.types import NO_METADATA, Example
 
 # Tasks whose verifiers pass the answer to Python's `eval`, or to sympy's parser, which
@@ -82,7 +83,9 @@ class ReasoningGym:
   """Scores an answer by the verifier of the problem's task.
 
   The answer is the contents of the last `<answer>...</answer>`, or else the rest of the
-  line after the last `####`, or else the entire completion. Some verifiers give partial
+  line after the last `####`, or else the entire completion. If that is not right and the
+  problem's answer is a number, the answer is the one that `answers.extract_answer` finds in
+  the completion, such as the 13 in `The final answer is 13.`. Some verifiers give partial
   rewards.
 
   Attributes:
@@ -133,12 +136,26 @@ class ReasoningGym:
         "evaluate=True, which lets the model run any code"
       )
     verifier = _verifier(name, json.dumps(metadata["settings"], sort_keys=True))
-    try:
-      reward = float(verifier.score_answer(tagged_answer(completion), metadata["entry"]))
-    except Exception:  # an answer can break a verifier in any way
-      reward = math.nan
+    reward = _score(verifier, tagged_answer(completion), metadata["entry"])
+    if not reward >= 1 and (number := _number_in(completion, metadata["entry"])):
+      reward = _score(verifier, number, metadata["entry"])
     accuracy = float(reward >= 1) if math.isfinite(reward) else math.nan
     return {"reward": reward, "accuracy": accuracy}
+
+
+def _score(verifier: Any, answer: str, entry: Mapping[str, Any]) -> float:
+  try:
+    return float(verifier.score_answer(answer, entry))
+  except Exception:  # an answer can break a verifier in any way
+    return math.nan
+
+
+def _number_in(completion: str, entry: Mapping[str, Any]) -> str | None:
+  """Extracts a number from a sentence, if the problem's answer is one."""
+  if entry["answer"] is None or exact_number(str(entry["answer"])) is None:
+    return None
+  answer = extract_answer(completion) or ""
+  return clean(answer) if exact_number(answer) is not None else last_number(answer)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

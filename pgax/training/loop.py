@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
-from pgax.runs.interrupt import Interrupt
+from pgax.runs.interrupt import Interrupt, StoppedError
 from pgax.runs.loggers import Logger
 from pgax.training.health import SkippedUpdates
 from pgax.types import PyTree
@@ -82,11 +82,33 @@ class Stage(Protocol):
   schedule: Schedule
   shown: Sequence[tuple[str, str, str]]
 
-  def step(self, state: PyTree, with_samples: bool) -> StepResult:
-    """Does one step; completions are returned if they are asked for."""
+  def step(
+    self, state: PyTree, with_samples: bool, stop: Callable[[], bool] | None = None
+  ) -> StepResult:
+    """Does one step; completions are returned if they are asked for.
 
-  def evaluate(self, state: PyTree) -> tuple[Metrics, Rows]:
-    """Evaluates a state on held-out problems."""
+    Args:
+      state: the state.
+      with_samples: whether to return completions.
+      stop: whether to stop, asked where the step can still be undone; None never stops.
+
+    Raises:
+      StoppedError: if it was stopped; the state and the position in the data are those
+        before the step.
+    """
+
+  def evaluate(
+    self, state: PyTree, stop: Callable[[], bool] | None = None
+  ) -> tuple[Metrics, Rows]:
+    """Evaluates a state on held-out problems.
+
+    Args:
+      state: the state.
+      stop: whether to stop, asked between batches; None never stops.
+
+    Raises:
+      StoppedError: if it was stopped.
+    """
 
   def finish(self, state: PyTree) -> PyTree:
     """Returns the state that the next stage begins with."""
@@ -123,7 +145,7 @@ def run_stage(
     state: its state; `state.step` is the number of steps done.
     logger: receives metrics and completions.
     save: saves a checkpoint of a state.
-    interrupt: requests to stop after the current step.
+    interrupt: requests to stop.
     skipped: watches over updates that are not finite.
     progress: whether to show a progress bar.
 
@@ -136,25 +158,36 @@ def run_stage(
   schedule, step, shown = stage.schedule, int(state.step), {}
   evaluation: Metrics = {}
 
+  def stop() -> bool:
+    return interrupt.requested
+
   def log(metrics: Metrics) -> None:
     logger.scalars(step, {f"{stage.prefix}{name}": x for name, x in metrics.items()})
     for label, name, form in stage.shown:
       if name in metrics:
         shown[label] = format(metrics[name], form)
 
-  if step == 0 and schedule.eval_first:
-    evaluation, rows = stage.evaluate(state)
-    log(evaluation)
-    logger.samples(0, "held_out", rows)
   with tqdm(
     total=schedule.steps, initial=step, disable=not progress, desc=stage.name
   ) as bar:
-    bar.set_postfix(shown, refresh=False)
+    if step == 0 and schedule.eval_first:
+      _announce(bar, shown, "compiling and evaluating the start")
+      try:
+        evaluation, rows = stage.evaluate(state, stop)
+      except StoppedError:  # the run that continues does it again
+        return StageResult(state, False, {})
+      log(evaluation)
+      logger.samples(0, "held_out", rows)
+    _announce(bar, shown, "compiling the first step")
     while step < schedule.steps and not interrupt.requested:
-      step += 1
-      state, metrics, rows, batch = stage.step(state, schedule.samples(step))
+      try:
+        result = stage.step(state, schedule.samples(step + 1), stop)
+      except StoppedError:
+        break
+      step, (state, metrics, rows, batch) = step + 1, result
       logger.samples(step, "train", rows)
       if schedule.evaluates(step):
+        _announce(bar, shown, f"evaluating step {step}")
         evaluation, rows = stage.evaluate(state)
         metrics = {**metrics, **evaluation}
         if step == schedule.steps:
@@ -169,3 +202,8 @@ def run_stage(
       bar.set_postfix(shown, refresh=False)
       bar.update()
   return StageResult(state, step >= schedule.steps, evaluation)
+
+
+def _announce(bar: tqdm, shown: Mapping[str, str], doing: str) -> None:
+  """Shows at once what takes long, behind the metrics that are shown already."""
+  bar.set_postfix_str(", ".join([*(f"{k}={v}" for k, v in shown.items()), doing]))

@@ -1,7 +1,7 @@
 """A run: its configuration taken apart, and its stages put together."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
@@ -123,7 +123,9 @@ class Run:
     data = {name: iterator.get_state() for name, iterator in self.iterators.items()}
     data |= {"problems": self.problems, "seconds": self.clock.seconds}
     data |= Progress.of(state).to_json()
-    self.checkpoints.save(int(state.total_steps), state, data)
+    # Adapters are small; what they change is not, and it never changes.
+    frozen = ("base",) if self.config.lora.rank else ()
+    self.checkpoints.save(int(state.total_steps), state, data, frozen)
 
   def policy(self, state: TrainState) -> PyTree:
     """Returns the policy's parameters, adapters merged."""
@@ -144,8 +146,10 @@ class Run:
     shardings = shardings_of(self.steps.abstract)
     return begin_reinforcement(state, learner, shardings, critic_from)
 
-  def evaluate(self, state: TrainState) -> Evaluation:
-    """Evaluates the policy on the first held-out problems."""
+  def evaluate(
+    self, state: TrainState, stop: Callable[[], bool] | None = None
+  ) -> Evaluation:
+    """Evaluates the policy on the first held-out problems, unless `stop` stops it."""
     config, settings = self.config, self.config.evaluation
     count = min(settings.problems, len(config.task.held_out))
     return evaluate(
@@ -160,6 +164,7 @@ class Run:
       samples=settings.samples,
       temperature=settings.temperature,
       extract_answer=settings.extract_answer,
+      stop=stop,
     )
 
   def supervised(self) -> Supervised:
@@ -200,6 +205,7 @@ class Run:
       name=config.name,
       schedule=schedule,
       actor=self._actor(),
+      prompts=self.iterators["reinforcement"],
       policy_step=self.steps.policy_step,
       critic_step=self.steps.critic_step,
       pretraining_steps=critic.pretraining_steps if critic else 0,

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import grain
 import jax
 import numpy as np
 from transformers import PreTrainedTokenizerFast
@@ -18,12 +19,14 @@ from pgax.models import ScalarDecoder
 from pgax.rollout.actor import Actor
 from pgax.rollout.metrics import Stopwatch
 from pgax.rollout.samples import Sample, make_samples
+from pgax.runs.interrupt import StoppedError, check_stop
 from pgax.runs.loggers import SUPERVISED
 from pgax.training.health import check_sampler
 from pgax.training.loop import Metrics, Rows, Schedule, StepResult
 from pgax.training.speed import Clock, Speed
 from pgax.types import Array, DemonstrationRows, PyTree
 
+Stop = Callable[[], bool] | None
 _ACCURACY = ("accuracy", "eval/accuracy", ".1%")
 
 
@@ -42,24 +45,26 @@ class Supervised:
   schedule: Schedule
   next_rows: Callable[[], DemonstrationRows]
   train_step: Callable
-  evaluator: Callable[[TrainState], Evaluation]
+  evaluator: Callable[[TrainState, Stop], Evaluation]
   begin_next: Callable[[TrainState], TrainState]
   name: str = "supervised"
   prefix: str = SUPERVISED
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("loss", "loss", ".3f"))
 
-  def step(self, state: TrainState, with_samples: bool) -> StepResult:
+  def step(
+    self, state: TrainState, with_samples: bool, stop: Stop = None
+  ) -> StepResult:
     """Trains on a batch of worked solutions; there are no completions."""
-    del with_samples
+    del with_samples, stop
     rows, watch = self.next_rows(), Stopwatch()
     state, scalars = self.train_step(state, rows)
     metrics = {"time/train": watch.lap(state)}
     metrics |= {name: value.item() for name, value in scalars.items()}
     return StepResult(state, metrics, (), rows)
 
-  def evaluate(self, state: TrainState) -> tuple[Metrics, Rows]:
+  def evaluate(self, state: TrainState, stop: Stop = None) -> tuple[Metrics, Rows]:
     """Evaluates the policy on held-out problems."""
-    return evaluation_metrics(self.evaluator(state)), ()
+    return evaluation_metrics(self.evaluator(state, stop)), ()
 
   def finish(self, state: TrainState) -> TrainState:
     """Makes the policy the reference of reinforcement."""
@@ -74,6 +79,7 @@ class Reinforcement:
     name: name in the progress bar.
     schedule: what happens at each step.
     actor: collects experience.
+    prompts: iterator that the actor takes its prompts from.
     policy_step: jitted policy step.
     critic_step: jitted step that trains the critic alone; None without pretraining.
     pretraining_steps: number of steps at the start that train the critic alone.
@@ -88,11 +94,12 @@ class Reinforcement:
   name: str
   schedule: Schedule
   actor: Actor
+  prompts: grain.DatasetIterator
   policy_step: Callable
   critic_step: Callable | None
   pretraining_steps: int
   policy: Callable[[TrainState], PyTree]
-  evaluator: Callable[[TrainState], Evaluation]
+  evaluator: Callable[[TrainState, Stop], Evaluation]
   tokenizer: PreTrainedTokenizerFast
   counts: Mapping[str, int]
   speed: Speed
@@ -100,11 +107,19 @@ class Reinforcement:
   prefix: str = ""
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("reward", "reward/mean", ".2f"))
 
-  def step(self, state: TrainState, with_samples: bool) -> StepResult:
-    """Collects experience with the policy and learns from it."""
+  def step(
+    self, state: TrainState, with_samples: bool, stop: Stop = None
+  ) -> StepResult:
+    """Collects experience with the policy and learns from it, unless stopped between."""
     start, done = time.process_time(), int(state.step)
     key, _ = step_keys(state.key, state.total_steps)
+    position = self.prompts.get_state()
     experience = self.actor(self.policy(state), key)
+    try:
+      check_stop(stop)
+    except StoppedError:
+      self.prompts.set_state(position)  # the run that continues samples the same again
+      raise
     watch = Stopwatch()
     learn = self.critic_step if done < self.pretraining_steps else self.policy_step
     state, update = learn(state, experience.rollout, experience.feedback)
@@ -130,9 +145,9 @@ class Reinforcement:
     )
     return StepResult(state, metrics, _rows(samples), batch)
 
-  def evaluate(self, state: TrainState) -> tuple[Metrics, Rows]:
+  def evaluate(self, state: TrainState, stop: Stop = None) -> tuple[Metrics, Rows]:
     """Evaluates the policy on held-out problems, each time with the same random keys."""
-    evaluation = self.evaluator(state)
+    evaluation = self.evaluator(state, stop)
     counts = self.counts if int(state.step) == 0 else {}
     return {**evaluation_metrics(evaluation), **counts}, _rows(evaluation.samples)
 
@@ -173,18 +188,21 @@ class PreferenceLearning:
   prefix: str = ""
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("loss", "loss", ".3f"))
 
-  def step(self, state: RewardModelState, with_samples: bool) -> StepResult:
+  def step(
+    self, state: RewardModelState, with_samples: bool, stop: Stop = None
+  ) -> StepResult:
     """Trains on a batch of pairs; there are no completions."""
-    del with_samples
+    del with_samples, stop
     pairs = self._arrays(self.next_pairs())
     state, scalars = self.train_step(state, *pairs)
     metrics = {name: float(value) for name, value in scalars.items()}
     return StepResult(state, metrics, (), pairs)
 
-  def evaluate(self, state: RewardModelState) -> tuple[Metrics, Rows]:
+  def evaluate(self, state: RewardModelState, stop: Stop = None) -> tuple[Metrics, Rows]:
     """Computes how often the chosen completion of a held-out pair scores higher."""
     count, size, correct = len(self.held_out), self.batch_size, []
     for start in range(0, count, size):
+      check_stop(stop)
       # The last batch is filled up with copies, so that there is one shape.
       batch = [self.held_out[min(i, count - 1)] for i in range(start, start + size)]
       arrays = self._arrays(self.collate(batch))

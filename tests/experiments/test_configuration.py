@@ -25,6 +25,7 @@ from pgax import aggregation, algorithms
 from pgax.algorithms import Algorithm
 from pgax.data import Fields, byte_tokenizer, filtered, from_rows, mixture, saved_dataset
 from pgax.errors import UserError
+from pgax.models import DecoderConfig
 from pgax.rewards import (
   ByTask,
   Code,
@@ -98,6 +99,18 @@ def test_the_config_of_a_reward_model():
   given.model.path, given.batch_size = "", 0
   with pytest.raises(UserError, match="batch_size is 0; it must be at least 1"):
     freeze_preferences(given)
+
+
+def test_a_config_has_the_library_defaults_and_none_of_the_demo():
+  frozen = freeze(config())
+  given = {"name", "task", "reward", "algorithm", "model"}
+  plain = RunConfig(**{name: getattr(frozen, name) for name in given})
+  assert frozen == plain
+  assert plain.supervised.steps == 0 and not plain.sampling.stop_strings
+  # With a model's directory, nothing of the default decoder has to be undone either.
+  names = {"dtype", "attention", "remat", "path"}
+  fields = {x.name for x in dataclasses.fields(DecoderConfig)}
+  assert set(config().model) == fields | names
 
 
 def test_adapters_and_a_reward_model_are_settings():

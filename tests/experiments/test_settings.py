@@ -61,6 +61,7 @@ def test_sentences_may_span_lines():
     ("sample", ["workdir"]),
     ("solve_rates", ["output", "workdir"]),
     ("prepare_gsm8k", ["data_dir", "source"]),
+    ("prepare_smollm2", ["gguf", "output"]),
     ("benchmarks.run", ["embed", "grid", "json", "peer_python", "peers", "skewed"]),
   ],
 )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pgax.data import CollatePrompts, byte_tokenizer
+from pgax.data.chat import Chat
 from pgax.rewards import final_answer
 from pgax.rewards.pool import InProcess
 from pgax.rollout.metrics import rollout_metrics
@@ -110,3 +111,18 @@ def test_samples_are_aligned():
     assert sample.prompt == EXAMPLES[n].prompt and len(sample.tokens) == real.sum()
     np.testing.assert_allclose(sample.logp, ROLLOUT.logp[n, k][real], atol=1e-4)
     np.testing.assert_allclose(sample.advantages, 2 * ROLLOUT.logp[n, k][real], atol=1e-4)
+
+
+def test_samples_show_what_the_policy_read():
+  tokenizer = byte_tokenizer()
+  tokenizer.chat_template = (
+    "{% for m in messages %}{{ bos_token + m['role'] + ' ' + m['content'] }}{% endfor %}"
+    "{{ eos_token + 'assistant ' }}"
+  )
+  prompts = CollatePrompts(tokenizer, 40, Chat("Add."))(EXAMPLES)
+  results = score_rollout(InProcess(final_answer), tokenizer, prompts, ROLLOUT)
+  sample = make_samples(tokenizer, prompts, ROLLOUT, results, limit=1)[0]
+  assert sample.prompt == "0+1="
+  assert sample.rendered_prompt == "<bos>system Add.<bos>user 0+1=<eos>assistant "
+  plain = make_samples(tokenizer, PROMPTS, ROLLOUT, results, limit=1)[0]
+  assert plain.rendered_prompt == "<bos>0+1="

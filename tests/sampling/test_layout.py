@@ -83,3 +83,15 @@ def test_nor_does_the_loop_of_the_tail_move_it(monkeypatch):
 def test_a_scan_over_layers_copies_the_cache(monkeypatch):
   """What the test above would miss if it looked for the wrong thing."""
   assert moved_caches(2, (4, 3), 3, False, monkeypatch)
+
+
+def test_large_models_are_not_copied_for_decoding(monkeypatch):
+  monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+  assert decode.decodes_unrolled(CONFIG)
+  smollm2 = dataclasses.replace(
+    CONFIG, num_layers=30, embed_dim=576, num_heads=9, num_kv_heads=3, head_dim=64
+  )
+  assert not decode.decodes_unrolled(dataclasses.replace(smollm2, mlp_dim=1536))
+  assert decode.decodes_unrolled(dataclasses.replace(smollm2, mlp_dim=512))
+  monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+  assert not decode.decodes_unrolled(CONFIG)

@@ -41,6 +41,31 @@ def test_verifiers_accept_solutions_and_reject_other_answers(task):
     assert score(example, wrong) == {"reward": 0.0, "accuracy": 0.0}
 
 
+def test_a_number_in_a_sentence_is_an_answer(task):
+  example = task.train[0]
+  right, wrong = int(example.ground_truth), int(example.ground_truth) + 1
+  for form in (
+    "The final answer to the arithmetic problem is {}.",
+    "2 + 3 + 4 = {}",
+    r"So it is $\boxed{{{}}}$.",
+    "#### {}.",
+    "<answer>It is {}.</answer>",
+  ):
+    assert score(example, form.format(right)) == {"reward": 1.0, "accuracy": 1.0}
+    assert score(example, form.format(wrong)) == {"reward": 0.0, "accuracy": 0.0}
+  # The last number counts: naming it on the way is no answer.
+  assert score(example, f"It is {right}, or rather {wrong}.")["reward"] == 0.0
+  # Marks go before numbers in running text, and text without a number stays text.
+  assert score(example, f"<answer>{wrong}</answer> {right}")["reward"] == 0.0
+  assert score(example, "I don't know.")["accuracy"] == 0.0
+
+
+def test_an_answer_that_is_no_number_is_not_searched_for():
+  text = reasoning_gym("letter_jumble", {}, train_size=1, held_out_size=1).train[0]
+  assert score(text, text.solution)["accuracy"] == 1.0
+  assert score(text, f"It is {text.solution}: 1.")["accuracy"] == 0.0
+
+
 def test_no_question_is_in_both_splits(task):
   held_out = {x.prompt for x in task.held_out}
   train = [task.train[i].prompt for i in range(300)]

@@ -160,9 +160,11 @@ def test_an_interrupted_run_ends_with_the_same_bits(
   for stage in (Supervised, Reinforcement):
     monkeypatch.setattr(stage, "step", counted(stage.step))
   first = run(tmp_path)
-  assert not first.finished and int(first.state.total_steps) == stop_after
+  # A step of reinforcement is undone after its rollout; a supervised one is short.
+  undone = stop_after > 6
+  assert not first.finished and int(first.state.total_steps) == stop_after - undone
   second = run(tmp_path)
-  assert second.finished and len(calls) == 11
+  assert second.finished and len(calls) == 11 + undone
   assert_same_state(second.state, whole[0].state)
   for name in ("supervised.jsonl", "metrics.jsonl", "samples.jsonl"):
     assert without_times(tmp_path / name) == without_times(whole[1] / name)

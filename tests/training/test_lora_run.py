@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -19,16 +20,19 @@ from pgax.learner.learner import Learner
 from pgax.learner.policy_step import make_policy_step
 from pgax.learner.state import abstract_state, init_state
 from pgax.models.lora import merge, merged
+from pgax.runs.checkpoint import read_checkpoints
 from pgax.runs.json_lines import read_lines
 from pgax.training import LoraConfig, SupervisedConfig, UserError, train
 from pgax.training.policy import load_params, load_policy
 from pgax.training.preflight import check_run
+from pgax.training.run import Run
 from tests import tiny
 
 LORA = LoraConfig(rank=2, alpha=6.0)
 LEARNER = Learner(tiny.MODEL, algorithms.grpo(), optax.adam(1e-2), lora=LORA)
 ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
 CONFIG = tiny.run_config(lora=LORA, steps=3)
+RECORD = {"lora": {"rank": 2, "alpha": 6.0, "targets": list(LORA.targets)}}
 
 
 def size(tree):
@@ -102,8 +106,7 @@ def test_sampling_needs_no_copy_of_what_is_not_adapted(stepped):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
   workdir = tmp_path_factory.mktemp("whole")
-  record = {"lora": {"rank": 2, "alpha": 6.0, "targets": list(LORA.targets)}}
-  result = train(CONFIG, byte_tokenizer(), workdir, record, progress=False)
+  result = train(CONFIG, byte_tokenizer(), workdir, RECORD, progress=False)
   return result.state, workdir
 
 
@@ -142,6 +145,44 @@ def test_stopped_and_given_again(run, tmp_path):
   for ours, theirs in zip(*map(jax.tree.leaves, (result.state, run[0])), strict=True):
     if not jax.dtypes.issubdtype(ours.dtype, jax.dtypes.prng_key):
       np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_base_is_saved_once(run, tmp_path):
+  state, workdir = run
+  copy = shutil.copytree(workdir, tmp_path / "run")
+  saved = [x for x in (copy / "checkpoints").iterdir() if x.is_dir()]
+  assert len(saved) == 2
+  for folder in saved:
+    assert "('base', '" not in (folder / "state" / "_METADATA").read_text()
+  with read_checkpoints(copy) as checkpoints:
+    like = {"base": jax.tree.map(jnp.zeros_like, state.base)}
+    assert same(checkpoints.restore_fields(like)["base"], state.base)
+  shutil.rmtree(copy / "frozen")
+  longer = dataclasses.replace(CONFIG, steps=4)
+  for use in (
+    lambda: load_policy(CONFIG, copy),
+    lambda: train(longer, byte_tokenizer(), copy, RECORD, progress=False),
+  ):
+    with pytest.raises(UserError, match=r"frozen parameters in .*frozen \(base of the"):
+      use()
+
+
+def test_killed_after_a_checkpoint(run, tmp_path, monkeypatch):
+  real, died = Run.save, []
+
+  def dying(self, state):
+    real(self, state)
+    if int(state.step) == 2 and not died:
+      died.append(1)
+      raise MemoryError
+
+  monkeypatch.setattr(Run, "save", dying)
+  with pytest.raises(MemoryError):
+    train(CONFIG, byte_tokenizer(), tmp_path, {}, progress=False)
+  result = train(CONFIG, byte_tokenizer(), tmp_path, {}, progress=False)
+  assert result.finished and same(result.state.base, run[0].base)
+  assert same(result.state.params, run[0].params)
+  assert same(result.state.opt_state, run[0].opt_state)
 
 
 @pytest.mark.slow

@@ -1,12 +1,13 @@
 """The loop on a stage made of numbers: what happens at which step, in which order."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import jax.numpy as jnp
 import pytest
 
-from pgax.runs.interrupt import Interrupt
+from pgax.runs.interrupt import Interrupt, check_stop
 from pgax.training.health import SkippedUpdates
 from pgax.training.loop import Schedule, StepResult, run_stage
 from tests.runs.test_loggers import Recorder
@@ -30,14 +31,15 @@ class Counting:
   prefix: str = "supervised/"
   shown: tuple = (("x", "x", ".1f"),)
 
-  def step(self, state, with_samples):
+  def step(self, state, with_samples, stop=None):
     if state.step + 1 == self.interrupt_at:
       self.interrupt.requested = True
     rows = [{"of": state.step}] if with_samples else ()
     metrics = {"x": float(state.step), "update/skipped": 0}
     return StepResult(State(state.step + 1), metrics, rows, batch=())
 
-  def evaluate(self, state):
+  def evaluate(self, state, stop=None):
+    check_stop(stop)
     return {"eval/accuracy": 0.1 * state.step}, [{"at": state.step}]
 
   def finish(self, state):
@@ -54,7 +56,7 @@ SCHEDULE = Schedule(
 )
 
 
-def run(stage, start=0, interrupt=None):
+def run(stage, start=0, interrupt=None, progress=False):
   log, saved = Recorder(), []
   result = run_stage(
     stage,
@@ -63,7 +65,7 @@ def run(stage, start=0, interrupt=None):
     save=saved.append,
     interrupt=interrupt or Interrupt(),
     skipped=SkippedUpdates(Path("unused"), 1, lambda: None),
-    progress=False,
+    progress=progress,
   )
   return result, log.calls, [state.step for state in saved]
 
@@ -117,3 +119,38 @@ def test_a_state_may_count_in_an_array():
     progress=False,
   )
   assert result.finished and result.state is state
+
+
+def test_the_first_evaluation_is_stopped_and_done_again():
+  interrupt = Interrupt()
+  interrupt.requested = True
+  result, calls, saved = run(Counting(SCHEDULE), interrupt=interrupt)
+  assert result == (State(0), False, {}) and calls == saved == []
+  result, calls, _ = run(Counting(SCHEDULE))
+  assert result.finished and calls[0][:2] == ("scalars", 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Watched(Counting):
+  """Keeps what is on the screen while it computes."""
+
+  read: Callable = None
+  screens: list = dataclasses.field(default_factory=list)
+
+  def step(self, state, with_samples, stop=None):
+    self.screens.append(self.read())
+    return super().step(state, with_samples)
+
+  def evaluate(self, state, stop=None):
+    self.screens.append(self.read())
+    return super().evaluate(state, stop)
+
+
+def test_the_screen_says_what_takes_long(capsys):
+  stage = Watched(SCHEDULE, read=lambda: capsys.readouterr().err)
+  run(stage, progress=True)
+  first, second, *_ = stage.screens
+  assert "0/5" in first and "compiling and evaluating the start" in first
+  assert "compiling the first step" in second
+  assert any("evaluating step 2" in screen for screen in stage.screens)
+  assert "compiling" not in capsys.readouterr().err.split("\r")[-1]
