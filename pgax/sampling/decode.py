@@ -34,6 +34,7 @@ def sample(
   slots: int = 0,
   lanes: int = 1,
   record_experts: bool = False,
+  fixed_steps: bool = False,
 ) -> Rollout:
   """Samples `group` completions of every prompt.
 
@@ -53,13 +54,15 @@ def sample(
     lanes: number of queues that prompts are divided into, in order; one per device that
       prompts are sharded over. Ignored if all completions are decoded at a time.
     record_experts: whether to return the experts of each token; ignored without experts.
+    fixed_steps: whether to decode `max_tokens` steps even if all completions have ended.
+      The samples are the same; `jax.vmap` copies the cache in every step otherwise.
 
   Returns:
     A `Rollout`.
 
   Raises:
-    ValueError: if there are more slots than completions, or the lanes do not divide the
-      prompts and the slots.
+    ValueError: if there are more slots than completions, the lanes do not divide the
+      prompts and the slots, or slots are reused in a fixed number of steps.
   """
   rollout, _ = sample_counted(
     model,
@@ -73,6 +76,7 @@ def sample(
     slots=slots,
     lanes=lanes,
     record_experts=record_experts,
+    fixed_steps=fixed_steps,
   )
   return rollout
 
@@ -95,6 +99,7 @@ def sample_counted(
   slots: int = 0,
   lanes: int = 1,
   record_experts: bool = False,
+  fixed_steps: bool = False,
 ) -> tuple[Rollout, Array]:
   """Samples as `sample` does, and returns the number of decoding steps as well.
 
@@ -110,6 +115,7 @@ def sample_counted(
     slots: number of completions decoded at a time; 0 for all.
     lanes: number of queues.
     record_experts: whether to return the experts of each token.
+    fixed_steps: whether to decode `max_tokens` steps in any case.
 
   Returns:
     A `Rollout`, and the number of steps, an int32 scalar.
@@ -125,6 +131,11 @@ def sample_counted(
     )
   if slots in (0, n * group):
     slots, lanes = n * group, n  # one slot per completion, one prompt per lane
+  elif fixed_steps:
+    raise ValueError(
+      f"slots is {slots} of {n * group} completions and fixed_steps is True; slots that are "
+      "reused take a number of steps that is known at the end only"
+    )
   elif lanes < 1 or n % lanes or slots % lanes:
     raise ValueError(
       f"lanes is {lanes}; it must divide the {n} prompts and the {slots} slots"
@@ -140,6 +151,7 @@ def sample_counted(
     group=group,
     max_tokens=max_tokens,
     record_experts=record_experts and model.config.num_experts > 0,
+    fixed_steps=fixed_steps,
   )
 
 
@@ -155,7 +167,11 @@ def decodes_unrolled(config: DecoderConfig) -> bool:
 
 
 @functools.partial(
-  jax.jit, static_argnames=("model", "shape", "group", "max_tokens", "record_experts")
+  jax.jit,
+  static_argnames=(
+    *("model", "shape", "group", "max_tokens"),
+    *("record_experts", "fixed_steps"),
+  ),
 )
 def _decode(
   model: Decoder,
@@ -169,6 +185,7 @@ def _decode(
   group: int,
   max_tokens: int,
   record_experts: bool = False,
+  fixed_steps: bool = False,
 ) -> tuple[Rollout, Array]:
   """Samples as `sample_counted`, with `shape` lanes and slots per lane."""
   n, lanes = len(prompt_tokens), shape[0]
@@ -188,18 +205,19 @@ def _decode(
     prompt_lengths=prompt_lengths.reshape(lanes, -1),
     prompt_hidden=hidden.reshape(lanes, n // lanes, -1),
   )
-  end = jax.lax.while_loop(
-    has_unfinished,
-    functools.partial(decode_step, step_model, inputs),
-    start_decoding(
-      inputs,
-      cache,
-      shape,
-      max_tokens,
-      jax.ShapeDtypeStruct(read.shape[2:], read.dtype) if record_experts else None,
-      unrolled,
-    ),
+  step = functools.partial(decode_step, step_model, inputs)
+  start = start_decoding(
+    inputs,
+    cache,
+    shape,
+    max_tokens,
+    jax.ShapeDtypeStruct(read.shape[2:], read.dtype) if record_experts else None,
+    unrolled,
   )
+  if fixed_steps:  # slots of completions that have ended are idle and write nothing
+    end = jax.lax.fori_loop(0, max_tokens, lambda _, state: step(state), start)
+  else:
+    end = jax.lax.while_loop(has_unfinished, step, start)
   output = jax.tree.map(lambda x: x.reshape(n, group, *x.shape[2:]), end.output)
   mask = jnp.arange(max_tokens) < output.lengths[..., None]
   rollout = Rollout(

@@ -1,0 +1,21 @@
+"""Studies: many settings and seeds of a run as one program, with error bars."""
+
+from pgax.study.engine import run_program
+from pgax.study.policy import policy_program
+from pgax.study.program import Program
+from pgax.study.settings import check_run, free_numbers
+from pgax.study.study import Study, study, study_runs
+from pgax.study.summary import Summary, summarize
+
+__all__ = [
+  "Program",
+  "Study",
+  "Summary",
+  "check_run",
+  "free_numbers",
+  "policy_program",
+  "run_program",
+  "study",
+  "study_runs",
+  "summarize",
+]
