@@ -75,7 +75,7 @@ def run_program(
   at_once = -(-at_once // devices) * devices
   if folder is not None:
     open_folder(folder, {**(record or {}), "settings": list(map(dict, settings))})
-  call, parts = _compiled(program, settings), []
+  call, parts = _compiled(program, settings, at_once), []
   chunks = list(_chunks(len(runs), at_once))
   with tqdm(total=len(runs) * program.steps, disable=not progress, desc=name) as bar:
     for chunk in chunks:
@@ -125,7 +125,7 @@ class _Call:
   evaluate: Callable | None
 
 
-def _compiled(program: Program, settings: Sequence[Numbers]) -> _Call:
+def _compiled(program: Program, settings: Sequence[Numbers], at_once: int) -> _Call:
   """Jits a program, mapped over its runs; numbers that do not differ are not mapped."""
   mapped = {x for x in settings[0] if len({setting[x] for setting in settings}) > 1}
   axes = {x: 0 if x in mapped else None for x in sorted(settings[0])}
@@ -150,13 +150,32 @@ def _compiled(program: Program, settings: Sequence[Numbers]) -> _Call:
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), metrics)
     return state, flat, evaluations
 
-  mapped_steps = jax.vmap(steps, in_axes=(axes, 0, 0, None, 0))
+  mapped_steps = _map(steps, (axes, 0, 0, None, 0), at_once)
   jitted = jax.jit(lambda n, *x: mapped_steps(common(n), *x), donate_argnums=1)
   evaluate = None
   if program.evaluate:
-    mapped_evaluation = jax.vmap(program.evaluate, in_axes=(axes, 0, 0))
+    mapped_evaluation = _map(program.evaluate, (axes, 0, 0), at_once)
     evaluate = jax.jit(lambda n, *x: mapped_evaluation(common(n), *x))
   return _Call(_Compiler(jitted), evaluate)
+
+
+def _map(function: Callable, axes: tuple, at_once: int) -> Callable:
+  """Maps a function over runs; a single run is computed as if there were no axis."""
+  if at_once > 1:
+    return jax.vmap(function, in_axes=axes)
+
+  def one(*arguments: PyTree) -> PyTree:
+    first = [_first(*pair) for pair in zip(axes, arguments, strict=True)]
+    return jax.tree.map(lambda x: x[None], function(*first))
+
+  return one
+
+
+def _first(axis: Any, argument: PyTree) -> PyTree:
+  """The argument of the first run, by the axes of `jax.vmap`."""
+  if isinstance(axis, dict):
+    return {key: _first(axis[key], x) for key, x in argument.items()}
+  return argument if axis is None else jax.tree.map(lambda x: x[0], argument)
 
 
 class _Compiler:

@@ -23,7 +23,7 @@ Grid = Mapping[str, Sequence[float]]
 _OPTIMIZERS = ("optimizer", "critic.optimizer", "supervised.optimizer")
 _OF_OPTIMIZER = ("learning_rate", "clip_norm")
 _COMPARED = 8  # held-out problems whose rewards on text and on tokens are compared
-_BY_SEED = "train a run for each seed with training.train instead"
+_BY_SEED = "train a run for each seed with training.train"
 
 
 def free_numbers(run: RunConfig) -> dict[str, float]:
@@ -133,9 +133,7 @@ def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
     (run.critic.start not in ("policy", "fresh"), f"critic.start is {run.critic.start!r}"),
   ):
     if needs_host:
-      raise UserError(
-        f"a step of this run needs the host: {why}. A study can't; {_BY_SEED}"
-      )
+      raise UserError(f"a step of this run needs the host: {why}. Instead, {_BY_SEED}")
   if run.supervised.row_tokens:
     raise UserError(
       f"supervised.row_tokens is {run.supervised.row_tokens}; a study needs rows of one "
@@ -169,13 +167,15 @@ def _check_rewards_agree(
       scores = reward(np.ones((1, 1), int), tokens, tokens >= 0, np.array([answer]))
       ours = {name: float(x[0, 0]) for name, x in scores.items()}
       theirs = _scores_of_text(run, example, decode(tokenizer, tokens[0, 0]))
-      if any(
-        not math.isclose(ours.get(x, math.nan), theirs[x], abs_tol=1e-6) for x in theirs
-      ):
+      if any(not _is_close(ours.get(name), value) for name, value in theirs.items()):
         raise UserError(
           f"the reward of the run gives {theirs} for {text!r} and the task's token_reward "
           f"gives {ours}; a study needs a task whose token_reward is the run's reward"
         )
+
+
+def _is_close(ours: float | None, theirs: float) -> bool:
+  return ours is not None and math.isclose(ours, theirs, abs_tol=1e-6)
 
 
 def _scores_of_text(run: RunConfig, example: Example, text: str) -> dict[str, float]:
