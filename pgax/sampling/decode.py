@@ -133,8 +133,8 @@ def sample_counted(
     slots, lanes = n * group, n  # one slot per completion, one prompt per lane
   elif fixed_steps:
     raise ValueError(
-      f"slots is {slots} of {n * group} completions and fixed_steps is True; with slots that "
-      "are reused, the number of steps is known at the end only"
+      f"slots is {slots} of {n * group} completions and fixed_steps is True; if slots are "
+      "reused, the number of steps is known at the end only"
     )
   elif lanes < 1 or n % lanes or slots % lanes:
     raise ValueError(

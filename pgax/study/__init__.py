@@ -5,7 +5,7 @@ from pgax.study.policy import policy_program
 from pgax.study.program import Program
 from pgax.study.settings import check_run, free_numbers
 from pgax.study.study import Study, study, study_runs
-from pgax.study.summary import Summary, summarize
+from pgax.study.summary import Summary, over_seeds, steps_of, summarize
 
 __all__ = [
   "Program",
@@ -13,8 +13,10 @@ __all__ = [
   "Summary",
   "check_run",
   "free_numbers",
+  "over_seeds",
   "policy_program",
   "run_program",
+  "steps_of",
   "study",
   "study_runs",
   "summarize",

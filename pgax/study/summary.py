@@ -45,12 +45,13 @@ def over_seeds(values: np.ndarray) -> Estimate:
   """Mean over seeds with its 95 % bootstrap interval.
 
   Args:
-    values: `[..., seeds]`; values that are not finite are left out.
+    values: `[settings, seeds, ...]`; values that are not finite are left out.
 
   Returns:
-    An `Estimate` of `[...]`.
+    An `Estimate` of `[settings, ...]`.
   """
-  estimate = jax.jit(bootstrap)(values, jax.random.key(_KEY))
+  seeds_last = np.moveaxis(values, 1, -1)
+  estimate = jax.jit(bootstrap)(seeds_last, jax.random.key(_KEY))
   return Estimate(*map(np.asarray, estimate))
 
 
