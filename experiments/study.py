@@ -1,12 +1,12 @@
 """Runs many seeds and settings of a config: `python -m experiments.study --workdir=DIR`.
 
-All runs that differ in numbers alone are one compiled program. `--grid=KEY=VALUE,VALUE` gives
-the values of a setting of the config, as in `--grid=algorithm.clip_high=0.2,0.28`; several of
-them are combined. Settings that are no numbers, such as `sampling.group_size`, compile a
-program for each value. The same command continues an interrupted study.
+All runs that differ in numbers alone are one compiled program. `--grid=KEY=VALUE,VALUE`
+gives the values of a setting of the config, as in `--grid=algorithm.clip_high=0.2,0.28`;
+several of them are combined. Settings that are no numbers, such as `sampling.group_size`,
+compile a program for each value. The same command continues an interrupted study.
 
-Writes a table with means and 95 % intervals (bootstrap over seeds), a picture with bands, and
-all metrics.
+Writes a table with means and 95 % intervals (bootstrap over seeds), a picture with bands,
+and all metrics.
 """
 
 import copy
