@@ -3,8 +3,8 @@
 from pgax.study.engine import run_program
 from pgax.study.policy import policy_program
 from pgax.study.program import Program
+from pgax.study.runs import Study, study, study_runs
 from pgax.study.settings import check_run, free_numbers
-from pgax.study.study import Study, study, study_runs
 from pgax.study.summary import Summary, over_seeds, steps_of, summarize
 
 __all__ = [

@@ -30,6 +30,7 @@ from pgax.study.problems import (
   training_problems,
 )
 from pgax.study.program import Metrics, Numbers, Program
+from pgax.study.settings import eval_every
 from pgax.training.batches import prompt_collator
 from pgax.training.config import RunConfig
 from pgax.training.policy import eos_ids
@@ -58,7 +59,7 @@ def policy_program(
     step=runs.step,
     data=runs.data,
     evaluate=runs.evaluate,
-    eval_every=run.evaluation.every or run.steps,
+    eval_every=eval_every(run),
   )
 
 

@@ -114,6 +114,11 @@ def _check_path(run: RunConfig, path: str, free: Mapping[str, float]) -> None:
   )
 
 
+def eval_every(run: RunConfig) -> int:
+  """Returns the number of steps between evaluations; one is after the last step."""
+  return min(run.evaluation.every, run.steps) or 1
+
+
 def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
   """Rejects a run that can't be one program, or that would fail later.
 
@@ -139,8 +144,8 @@ def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
       f"supervised.row_tokens is {run.supervised.row_tokens}; a study needs rows of one "
       "solution, so set it to 0"
     )
-  every = run.evaluation.every
-  if every and run.steps % every:
+  every = eval_every(run)
+  if run.steps % every:
     raise UserError(
       f"steps is {run.steps} and evaluation.every is {every}; in a study, steps must be a "
       "multiple of it"

@@ -7,7 +7,7 @@ import numpy as np
 
 from pgax.ops.evaluation import Estimate, bootstrap
 from pgax.study.engine import EVALUATION
-from pgax.study.study import Study
+from pgax.study.runs import Study
 
 _KEY = 0  # of the resamples, which are the same in every summary
 

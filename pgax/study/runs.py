@@ -12,7 +12,7 @@ from pgax.algorithms.lift import without
 from pgax.errors import UserError
 from pgax.study.engine import run_program
 from pgax.study.policy import policy_program
-from pgax.study.settings import Grid, check_run, free_numbers, make_settings
+from pgax.study.settings import Grid, check_run, eval_every, free_numbers, make_settings
 from pgax.training.batches import fit_task
 from pgax.training.config import RunConfig
 from pgax.types import PyTree
@@ -143,7 +143,7 @@ def _study(
   groups = _by_structure(settings)
   for names in groups:
     check_run(settings[names[0]][0], tokenizer)
-  schedules = {(run.steps, run.evaluation.every) for run, _ in settings.values()}
+  schedules = {(run.steps, eval_every(run)) for run, _ in settings.values()}
   if len(schedules) > 1:
     raise UserError(
       f"steps and evaluation.every of the runs are {sorted(schedules)}; in a study they "
@@ -165,8 +165,8 @@ def _study(
     )
     for index, x in enumerate(names):
       results[x] = {key: values[index] for key, values in metrics.items()}
-  steps, every = schedules.pop()
-  return Study(tuple(settings), chosen, _stacked(settings, results), every or steps)
+  (_, every) = schedules.pop()
+  return Study(tuple(settings), chosen, _stacked(settings, results), every)
 
 
 def _by_structure(
