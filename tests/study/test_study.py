@@ -17,6 +17,9 @@ from pgax.training import EvaluationConfig, ScoringConfig, SupervisedConfig, tra
 from tests import tiny
 
 TOKENIZER = byte_tokenizer()
+# Relative differences of metrics in 20 steps, by how many runs are computed at once. Alone,
+# the compiler may sum a norm in another order; together, products are batched.
+TOLERANCE = {1: 4 * 2**-23, 4: 2e-4}
 
 
 def odd_digits(prompt, completion, ground_truth, metadata) -> dict[str, float]:
@@ -62,7 +65,7 @@ def test_one_seed_is_the_training_loop(algorithm, at_once, tmp_path):
   ordinary = dataclasses.replace(run, seed=5, optimizer=optimizer)
   train(ordinary, TOKENIZER, tmp_path, progress=False, loggers=("jsonl",))
   rows = read_metrics(tmp_path)
-  check_equal(found, rows, (1, 1), 0 if at_once == 1 else 2e-4)
+  check_equal(found, rows, (1, 1), TOLERANCE[at_once])
 
 
 def check_equal(found, rows, where, tolerance):
@@ -76,7 +79,7 @@ def check_equal(found, rows, where, tolerance):
       continue
     compared += 1
     np.testing.assert_allclose(
-      values[where], np.array(expected, np.float32), tolerance, 1e-6, err_msg=name
+      values[where], np.array(expected, np.float32), tolerance, 1e-7, err_msg=name
     )
   assert compared > 15
 
