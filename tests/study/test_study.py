@@ -79,7 +79,7 @@ def check_equal(found, rows, where, tolerance):
       continue
     compared += 1
     np.testing.assert_allclose(
-      values[where], np.array(expected, np.float32), tolerance, 1e-7, err_msg=name
+      values[where], np.array(expected, np.float32), tolerance, 1e-6, err_msg=name
     )
   assert compared > 15
 
