@@ -1,16 +1,19 @@
 """Compares the presets: `python -m experiments.compare --workdir=DIR`.
 
-Trains every preset with its own config, all from one supervised warm start. `--presets` and
-`--seeds` select runs. The same command continues an interrupted comparison; the table is
-written when all runs are done.
+A study of every preset with its own config, all from one supervised warm start. Presets
+that need the host in a step are trained one seed after another. `--presets` and `--seeds`
+select runs. The same command continues an interrupted comparison; the table is written
+after each preset.
 """
 
+import dataclasses
 import json
 import runpy
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import jax
+import numpy as np
 from absl import flags
 from ml_collections import ConfigDict
 
@@ -18,52 +21,46 @@ from experiments import program
 from experiments.config_files import CONFIGS
 from experiments.configuration import freeze
 from experiments.saved_config import to_json
+from experiments.study_report import interval
 from pgax.algorithms import presets
 from pgax.data import byte_tokenizer
+from pgax.distributed.mesh import make_mesh
 from pgax.errors import UserError
+from pgax.models.decoder import Decoder
 from pgax.runs.loggers import read_metrics
-from pgax.training import Progress, train
-from pgax.training.preflight import check_run
+from pgax.study import Study, Summary, check_run, study_runs, summarize
+from pgax.training import RunConfig, train
+from pgax.training.policy import load_params
+from pgax.training.preflight import check_run as check_ordinary_run
+from pgax.types import PyTree
 
 _NAMES = [preset.__name__ for preset in presets.ALL]
-_THREE_SEEDS = ("reinforce", "rloo", "ppo", "grpo", "dr_grpo")
 _GOAL = 0.8
+_METRICS = ("eval/accuracy", "completions/generated")
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the runs.", required=True)
 _PRESETS = flags.DEFINE_list("presets", _NAMES, "Names of presets.")
-_SEEDS = flags.DEFINE_list(
-  "seeds",
-  None,
-  f"Seeds; by default 0, 1, 2 for {', '.join(_THREE_SEEDS)} and 0 for others.",
-)
+_SEEDS = flags.DEFINE_integer("seeds", 10, "Number of seeds.", lower_bound=1)
 _STEPS = flags.DEFINE_integer(
   "steps", None, "Number of steps per run; the config's by default.", lower_bound=1
+)
+_AT_ONCE = flags.DEFINE_integer(
+  "at_once", 1, "Number of runs that are computed at once.", lower_bound=1
 )
 
 
 def main() -> int:
-  """Trains the runs that are missing, and prints the table."""
+  """Runs what is missing, and prints the table."""
   workdir = Path(_WORKDIR.value)
   for name in _PRESETS.value:
     if name not in _NAMES:
       raise UserError(f"--presets has {name!r}; allowed are {', '.join(_NAMES)}")
-  seeds = {name: _seeds(name) for name in _PRESETS.value}
-  results = compare(workdir, seeds, _STEPS.value)
-  if results is None:
+  text = compare(workdir, _PRESETS.value, _SEEDS.value, _STEPS.value, _AT_ONCE.value)
+  if text is None:
     print("\nInterrupted; give the same command again to continue.")
     return 130
-  print(f"\n{table(results)}\ntable: {workdir / 'table.md'}")
+  print(f"\n{text}\ntable: {workdir / 'table.md'}")
   return 0
-
-
-def _seeds(name: str) -> list[int]:
-  given = _SEEDS.value
-  if given is None:
-    return [0, 1, 2] if name in _THREE_SEEDS else [0]
-  try:
-    return [int(seed) for seed in given]
-  except ValueError:
-    raise UserError(f"--seeds is {','.join(given)}; give numbers, such as 0,1,2") from None
 
 
 def read_preset_config(name: str) -> ConfigDict:
@@ -73,115 +70,156 @@ def read_preset_config(name: str) -> ConfigDict:
 
 def compare(
   workdir: Path,
-  seeds: Mapping[str, Sequence[int]],
+  names: Sequence[str],
+  seeds: int,
   steps: int | None = None,
+  at_once: int = 1,
   read_config: Callable[[str], ConfigDict] = read_preset_config,
-) -> dict[str, list[dict[str, float | None]]] | None:
-  """Trains the runs that are missing.
+) -> str | None:
+  """Studies the presets, from one warm start.
 
   Args:
-    workdir: folder of all runs; `results.json` and `table.md` are written there.
-    seeds: seeds of every preset.
+    workdir: folder of all runs; `table.md` is written there.
+    names: names of presets.
+    seeds: number of seeds.
     steps: number of steps of a run; None takes the config's.
+    at_once: number of runs that are computed at once. On CPUs one is fastest at the size of
+      these runs, whose matrices fill the caches.
     read_config: returns the config of a preset.
 
   Returns:
-    A `summary` for each seed of every preset, those of earlier calls included; None after
-    an interrupt.
+    The table; None after an interrupt.
 
   Raises:
     UserError: if a run would be rejected, before the first one starts.
   """
+  tokenizer = byte_tokenizer()
   # Absolute, because it is saved with every run.
   warm = workdir.resolve() / "supervised"
   start = read_config("grpo")
   start.steps = 0
-  configs = {}
-  for name, chosen in seeds.items():
-    for seed in chosen:
-      config = read_config(name)
-      config.init_from_run, config.supervised.steps = str(warm), 0
-      config.seed, config.evaluation.every = seed, 1
-      config.steps = config.steps if steps is None else steps
-      configs[name, seed] = config
-      # Before any run starts, so the warm start need not exist yet.
-      check_run(freeze(config), byte_tokenizer(), done=Progress("supervised", 0))
-  if not _run(start, warm):
+  configs, runs = {}, {}
+  for name in names:
+    config = read_config(name)
+    config.supervised.steps, config.evaluation.every = 0, 1
+    config.steps = config.steps if steps is None else steps
+    runs[name] = freeze(config)
+    check_ordinary_run(runs[name], tokenizer)
+    config.init_from_run = str(warm)
+    configs[name] = config
+  if not train(freeze(start), tokenizer, warm, _record(start)).finished:
     return None
-  path = workdir / "results.json"
-  results = json.loads(path.read_text()) if path.exists() else {}
-  results |= {name: [] for name in seeds}
-  for (name, seed), config in configs.items():
-    folder = workdir / f"{name}-{seed}"
-    if not _run(config, folder):
+  model, rows = Decoder(freeze(start).model), {}
+  params = load_params(model, make_mesh(), warm)
+  for name in names:
+    study = _study(name, runs[name], configs[name], params, workdir, seeds, at_once)
+    if study is None:
       return None
-    results[name].append(summary(read_metrics(folder)))
-  results = {name: results[name] for name in _NAMES if name in results}
-  path.write_text(json.dumps(results, indent=2) + "\n")
-  (workdir / "table.md").write_text(table(results))
-  return results
+    rows[name] = summarize(study, "eval/accuracy", _GOAL)[name]
+    per_step = float(study.metrics["completions/generated"].mean())
+    (workdir / f"{name}.json").write_text(_row(name, rows[name], seeds, per_step))
+    text = table(workdir)
+    jax.clear_caches()  # programs of other presets are not needed again
+  return text
 
 
-def _run(config: ConfigDict, folder: Path) -> bool:
-  """Starts or continues a run; returns whether it is finished."""
-  record = json.loads(json.dumps(to_json(config)))
-  return train(freeze(config), byte_tokenizer(), folder, record).finished
+def _record(config: ConfigDict) -> dict:
+  return json.loads(json.dumps(to_json(config)))
 
 
-def summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
-  """Summarizes a run for the table.
+def _study(
+  name: str,
+  run: RunConfig,
+  config: ConfigDict,
+  params: PyTree,
+  workdir: Path,
+  seeds: int,
+  at_once: int,
+) -> Study | None:
+  """Runs all seeds of a preset; None after an interrupt."""
+  folder, tokenizer = workdir / name, byte_tokenizer()
+  try:
+    check_run(run, tokenizer)
+  except UserError as error:
+    if "needs the host" not in str(error):
+      raise
+    return _loop(name, config, folder, seeds)
+  return study_runs(
+    {name: run},
+    tokenizer,
+    seeds=seeds,
+    at_once=at_once,
+    params=params,
+    workdir=folder,
+    record={"config": _record(config)},
+  )
 
-  Args:
-    rows: rows of `metrics.jsonl`.
 
-  Returns:
-    `accuracy` at the end (None if nothing could be scored), number of `completions` sampled
-    until the goal was first reached (None if it was not), and `cpu`, median CPU seconds of
-    a step.
-  """
-  sampled, needed = 0, None
-  for row in rows:
-    sampled += row.get("completions/generated", 0)
-    if needed is None and (row.get("eval/accuracy") or 0) >= _GOAL:
-      needed = sampled
-  return {
-    "accuracy": [r["eval/accuracy"] for r in rows if "eval/accuracy" in r][-1],
-    "completions": needed,
-    "cpu": statistics.median(row["time/cpu"] for row in rows if "time/cpu" in row),
+def _loop(name: str, config: ConfigDict, folder: Path, seeds: int) -> Study | None:
+  """Trains the seeds of a preset one after another, by the training loop."""
+  metrics, seconds = {x: [] for x in _METRICS}, []
+  for seed in range(seeds):
+    config.seed = seed
+    run, at = freeze(config), folder / f"seed_{seed}"
+    if not train(run, byte_tokenizer(), at, _record(config)).finished:
+      return None
+    rows = read_metrics(at)
+    for metric, values in metrics.items():
+      values.append([row[metric] for row in rows if metric in row])
+    seconds.append(rows[-1]["time/total"])
+  arrays = {metric: np.array([values]) for metric, values in metrics.items()}
+  arrays["time/run"] = np.array([seconds])
+  return Study((name,), tuple(range(seeds)), arrays, 1)
+
+
+def _row(name: str, summary: Summary, seeds: int, per_step: float) -> str:
+  """A row of the table as JSON."""
+  completions = [x * per_step for x in summary.goal_step]
+  values = dataclasses.asdict(summary) | {
+    "name": name,
+    "seeds": seeds,
+    "completions": completions,
   }
+  return json.dumps(values, indent=2) + "\n"
 
 
-def table(results: Mapping[str, Sequence[Mapping[str, float | None]]]) -> str:
-  """Formats the comparison as a Markdown table.
+def table(workdir: Path) -> str:
+  """Formats the rows of all presets that are done, and writes `table.md`.
 
   Args:
-    results: a `summary` for each seed of every preset.
+    workdir: folder of the comparison.
 
   Returns:
-    A row for each preset: the mean over seeds, and the range if there are several.
+    A Markdown table: means over seeds with their 95 % intervals.
   """
   lines = [
-    f"| preset | seeds | final accuracy | completions to {_GOAL:.0%} | CPU s per step |",
-    "| --- | ---: | ---: | ---: | ---: |",
+    f"| preset | seeds | final accuracy | area | completions to {_GOAL:.0%} | s per run |",
+    "| --- | ---: | ---: | ---: | ---: | ---: |",
   ]
-  for name, rows in results.items():
-    accuracy, needed = ([row[key] for row in rows] for key in ("accuracy", "completions"))
-    cells = [
-      name,
-      str(len(rows)),
-      "unknown" if None in accuracy else _spread(accuracy, "{:.1%}"),
-      "not reached" if None in needed else _spread(needed, "{:,.0f}"),
-      _spread([row["cpu"] for row in rows], "{:.2f}", with_range=False),
-    ]
-    lines.append(f"| {' | '.join(cells)} |")
-  return "\n".join(lines) + "\n"
+  for name in _NAMES:
+    path = workdir / f"{name}.json"
+    if path.exists():
+      lines.append(_line(json.loads(path.read_text())))
+  text = "\n".join(lines) + "\n"
+  (workdir / "table.md").write_text(text)
+  return text
 
 
-def _spread(values: Sequence[float], form: str, with_range: bool = True) -> str:
-  mean = form.format(statistics.fmean(values))
-  if len(values) == 1 or not with_range:
-    return mean
-  return f"{mean} ({form.format(min(values))} to {form.format(max(values))})"
+def _line(row: Mapping) -> str:
+  seeds, reached = row["seeds"], row["reached"]
+  needed = "not reached"
+  if reached:
+    needed = interval(row["completions"], "{:,.0f}")
+    needed += f" in {reached} of {seeds}" if reached < seeds else ""
+  cells = (
+    row["name"],
+    str(seeds),
+    interval(row["final"], "{:.1%}"),
+    interval(row["area"], "{:.1%}"),
+    needed,
+    f"{row['seconds']:.0f}",
+  )
+  return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ ROOMS = (
   "learner",
   "evaluation",
   "training",
+  "study",
   "report",
   "interop",
   "pgax",

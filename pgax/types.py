@@ -343,3 +343,25 @@ class RewardFn(Protocol):
   def __call__(
     self, prompt: str, completion: str, ground_truth: str, metadata: Mapping[str, Any]
   ) -> Mapping[str, float]: ...
+
+
+class TokenReward(Protocol):
+  """A reward as a function of arrays, for programs that never return to the host."""
+
+  def answer_tokens(self, example: Example) -> Sequence[int]:
+    """Returns what it needs of an example, as token ids above 0."""
+
+  def __call__(
+    self, prompt_tokens: Array, tokens: Array, mask: Array, answer_tokens: Array
+  ) -> Mapping[str, Array]:
+    """Scores completions; it can be traced.
+
+    Args:
+      prompt_tokens: `[N, P]` int32 prompts.
+      tokens: `[N, G, T]` int32 completions.
+      mask: `[N, G, T]` bool, their tokens.
+      answer_tokens: `[N, A]` int32 from the method, right-padded with 0.
+
+    Returns:
+      `[N, G]` float32 of each score by its name, `reward` among them, as a `RewardFn`.
+    """

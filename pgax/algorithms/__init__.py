@@ -2,6 +2,7 @@
 
 from pgax.algorithms import checks, filters, parts, presets
 from pgax.algorithms.config import UpdateConfig
+from pgax.algorithms.lift import Lifted, join, lift
 from pgax.algorithms.loss import LossSums, loss
 from pgax.algorithms.prepare import prepare
 from pgax.algorithms.presets import *
@@ -22,12 +23,15 @@ __all__ = [
   "DynamicSampling",
   "EntropyBonus",
   "KLPenalty",
+  "Lifted",
   "LossSums",
   "MovingAverage",
   "PositiveNLL",
   "UpdateConfig",
   "checks",
   "filters",
+  "join",
+  "lift",
   "loss",
   "parts",
   "prepare",

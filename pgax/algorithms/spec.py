@@ -10,6 +10,7 @@ from pgax.algorithms.reference import reads_reference
 from pgax.errors import check_at_most
 from pgax.ops import advantages, kl
 from pgax.ops.entropy import AdaptiveController
+from pgax.ops.precision import is_concrete
 from pgax.types import (
   AdvantageFn,
   AggregationFn,
@@ -284,7 +285,7 @@ class Algorithm:
   @property
   def stops_early(self) -> bool:
     """Whether an update may end before its last optimizer step."""
-    return self.target_kl < math.inf
+    return not is_concrete(self.target_kl) or self.target_kl < math.inf
 
   @property
   def needs_reference(self) -> bool:

@@ -2,11 +2,11 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pgax.types import Example
+from pgax.types import Example, TokenReward
 
 # Fraction of generated problems that is held out.
 HELD_OUT_FRACTION = 0.1
@@ -21,12 +21,15 @@ class Task:
     held_out: problems that accuracy is measured on.
     bad_rows: location and fault of each row that was skipped.
     filtered: number of training problems that a filter removed.
+    token_reward: makes the task's reward as a function of arrays, for models whose tokens
+      have the given bytes (see `tokenizer.token_bytes`); None if there is none.
   """
 
   train: Sequence[Example]
   held_out: Sequence[Example]
   bad_rows: tuple[str, ...] = ()
   filtered: int = 0
+  token_reward: Callable[[Sequence[bytes]], TokenReward] | None = None
 
   def __post_init__(self):
     for name, examples in (("train", self.train), ("held_out", self.held_out)):

@@ -5,15 +5,23 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 from jax.sharding import Mesh
 
+<<<<<<< HEAD
 from pgax.distributed.partitioning import batch_shards, shardings_of
+=======
+from pgax.algorithms import join
+from pgax.distributed.partitioning import shardings_of
+>>>>>>> study
 from pgax.learner.config import StepConfig
 from pgax.learner.learner import Learner, make_learner
+from pgax.learner.numbers import Numbers, example, lift_steps
 from pgax.learner.optimizer import make_optimizer
-from pgax.learner.policy_step import make_policy_step
+from pgax.learner.policy_step import policy_step
 from pgax.learner.state import TrainState, abstract_state
-from pgax.learner.supervised_step import make_supervised_step
+from pgax.learner.supervised_step import supervised_step
+from pgax.types import DemonstrationRows, Feedback, PyTree, Rollout
 
 
 class CompiledSteps(NamedTuple):
@@ -36,11 +44,45 @@ class CompiledSteps(NamedTuple):
   critic_step: Callable | None
 
 
+@dataclasses.dataclass(frozen=True)
+class BoundStep:
+  """A jitted step with the numbers of its settings.
+
+  Attributes:
+    program: jitted function of numbers, a state and its data, shared by all settings of one
+      structure.
+    numbers: the numbers; see `numbers.lift_steps`.
+  """
+
+  program: Callable
+  numbers: Numbers
+
+  def __call__(self, state: TrainState, *data: PyTree) -> tuple:
+    return self.program(self.numbers, state, *data)
+
+  def lower(self, state: TrainState, *data: PyTree) -> jax.stages.Lowered:
+    """Lowers the program; see `jax.jit`."""
+    return self.program.lower(self.numbers, state, *data)
+
+
+class _Programs(NamedTuple):
+  """The jitted steps of all settings of one structure; see `CompiledSteps`.
+
+  The first argument of each is the settings' numbers.
+  """
+
+  abstract: TrainState
+  supervised_step: Callable
+  policy_step: Callable
+  critic_step: Callable | None
+
+
 def compiled_steps(config: StepConfig, mesh: Mesh) -> CompiledSteps:
   """Builds the steps of a run, or returns those of an earlier run with equal settings.
 
   Nothing is then traced again if a run resumes in the same process, or if runs differ only
-  in their seeds. The steps of the last two settings are kept.
+  in their seeds or in the numbers of `numbers.lift_steps`. The steps of the last two
+  settings, and the programs of the last two structures, are kept.
 
   Args:
     config: step settings; with the mesh, the complete key.
@@ -52,10 +94,11 @@ def compiled_steps(config: StepConfig, mesh: Mesh) -> CompiledSteps:
   try:
     hash(config)
   except TypeError:  # a part of the algorithm has no hash
-    return _build(config, mesh)
-  return _cached(config, mesh)
+    return _bind(config, mesh, _build)
+  return _cached_steps(config, mesh)
 
 
+<<<<<<< HEAD
 def _build(config: StepConfig, mesh: Mesh) -> CompiledSteps:
   learner = make_learner(config, batch_shards(mesh))
   # Preflight checks that both optimizers are of one kind: the state has one layout.
@@ -68,24 +111,76 @@ def _build(config: StepConfig, mesh: Mesh) -> CompiledSteps:
   if critic and critic.pretraining_steps:
     frozen_policy = dataclasses.replace(learner, learn_policy=False)
     critic_step = make_policy_step(frozen_policy, shardings)
+=======
+def _bind(
+  config: StepConfig, mesh: Mesh, build: Callable[[StepConfig, Mesh], _Programs]
+) -> CompiledSteps:
+  """Gives the numbers of settings to the programs of their structure."""
+  structure, numbers = lift_steps(config)
+  programs = build(structure, mesh)
+  learner = make_learner(config)
+>>>>>>> study
   return CompiledSteps(
     learner=learner,
-    supervised_learner=supervised_learner,
-    abstract=abstract,
-    supervised_step=make_supervised_step(
-      supervised_learner,
-      normalize_constant=config.normalize_constant,
-      microbatches=config.supervised_microbatches,
-      shardings=shardings,
-    ),
-    policy_step=make_policy_step(learner, shardings),
-    critic_step=critic_step,
+    supervised_learner=_supervised(learner, config),
+    abstract=programs.abstract,
+    **{
+      name: program and BoundStep(program, numbers)
+      for name, program in programs._asdict().items()
+      if name != "abstract"
+    },
   )
 
 
-_cached = functools.lru_cache(maxsize=2)(_build)
+def _supervised(learner: Learner, config: StepConfig) -> Learner:
+  # Preflight checks that both optimizers are of one kind: the state has one layout.
+  optimizer = make_optimizer(config.supervised_optimizer)
+  return dataclasses.replace(learner, optimizer=optimizer)
+
+
+def _build(structure: StepConfig, mesh: Mesh) -> _Programs:
+  critic = structure.algorithm.critic
+  pretrains = critic is not None and critic.pretraining_steps > 0
+  abstract = abstract_state(make_learner(example(structure)), mesh)
+  out_shardings = (shardings_of(abstract), None)
+
+  def jitted(step: Callable) -> Callable:
+    return jax.jit(step, donate_argnums=1, out_shardings=out_shardings)
+
+  def supervised(numbers: Numbers, state: TrainState, rows: DemonstrationRows) -> tuple:
+    config = join(structure, numbers)
+    return supervised_step(
+      _supervised(make_learner(config), config),
+      state,
+      rows,
+      normalize_constant=config.normalize_constant,
+      microbatches=config.supervised_microbatches,
+    )
+
+  def update(
+    numbers: Numbers,
+    state: TrainState,
+    rollout: Rollout,
+    feedback: Feedback,
+    learn_policy: bool = True,
+  ) -> tuple:
+    learner = make_learner(join(structure, numbers))
+    learner = dataclasses.replace(learner, learn_policy=learn_policy)
+    return policy_step(learner, state, rollout, feedback)
+
+  frozen = functools.partial(update, learn_policy=False)
+  return _Programs(
+    abstract, jitted(supervised), jitted(update), jitted(frozen) if pretrains else None
+  )
+
+
+_cached_programs = functools.lru_cache(maxsize=2)(_build)
+_cached_steps = functools.lru_cache(maxsize=2)(
+  functools.partial(_bind, build=_cached_programs)
+)
 
 
 def clear() -> None:
   """Forgets the steps that are kept, and with them their compiled programs."""
-  _cached.cache_clear()
+  _cached_steps.cache_clear()
+  _cached_programs.cache_clear()

@@ -31,9 +31,11 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 def _schedule(config: OptimizerConfig) -> optax.Schedule:
   if config.decay_steps:
-    return optax.warmup_cosine_decay_schedule(
-      0.0, config.learning_rate, config.warmup_steps, config.decay_steps
-    )
+    # `optax.warmup_cosine_decay_schedule` compares the rate, which may be traced, with 0.
+    decay = config.decay_steps - config.warmup_steps
+    rise = optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
+    cosine = optax.cosine_decay_schedule(config.learning_rate, decay)
+    return optax.join_schedules([rise, cosine], [config.warmup_steps])
   if config.warmup_steps:
     return optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
   return optax.constant_schedule(config.learning_rate)

@@ -95,12 +95,21 @@ def init_state(learner: Learner, mesh: Mesh, seed: int) -> TrainState:
   Returns:
     A `TrainState` at step 0 of the supervised stage, whose reference is the policy.
   """
-  init = functools.partial(_init, learner=learner)
+  init = functools.partial(new_state, learner=learner)
   shardings = shardings_of(abstract_state(learner, mesh))
   return jax.jit(init, out_shardings=shardings)(jax.random.key(seed))
 
 
-def _init(key: Array, learner: Learner) -> TrainState:
+def new_state(key: Array, learner: Learner) -> TrainState:
+  """Computes the state of `init_state`; it can be traced and mapped over keys.
+
+  Args:
+    key: random key of the parameters and of every later step.
+    learner: decides which fields there are.
+
+  Returns:
+    A `TrainState` at step 0 of the supervised stage.
+  """
   algorithm, critic = learner.algorithm, learner.critic
   params_key, run_key, critic_key = jax.random.split(key, 3)
   base, params = _init_policy(learner.model, learner.lora, params_key)
@@ -184,7 +193,9 @@ def abstract_state(learner: Learner, mesh: Mesh) -> TrainState:
   Returns:
     A `TrainState` of `jax.ShapeDtypeStruct`s; moments are sharded as their parameters.
   """
-  abstract = jax.eval_shape(functools.partial(_init, learner=learner), jax.random.key(0))
+  abstract = jax.eval_shape(
+    functools.partial(new_state, learner=learner), jax.random.key(0)
+  )
   policy = abstract_policy(learner.model, learner.lora, mesh)
   base, params = shardings_of(policy)
   critic, critic_opt = (), ()
@@ -255,18 +266,31 @@ def begin_reinforcement(
   Returns:
     The state that the first reinforcement step takes.
   """
-
-  def begin(state: TrainState, critic_from: PyTree | None) -> TrainState:
-    critic_params = state.critic_params
-    if learner.critic and critic_from is not None:
-      copies = with_decoder(critic_params, jax.tree.map(jnp.copy, critic_from))
-      critic_params = _as_dtypes_of(critic_params, copies)
-    return state.replace(
-      stage=jnp.int32(REINFORCEMENT),
-      step=jnp.int32(0),
-      ref_params=_reference(learner, state.params),
-      opt_state=learner.optimizer.init(state.params),
-      critic_params=critic_params,
-    )
-
+  begin = functools.partial(reinforcement_state, learner)
   return jax.jit(begin, out_shardings=shardings)(state, critic_from)
+
+
+def reinforcement_state(
+  learner: Learner, state: TrainState, critic_from: PyTree | None = None
+) -> TrainState:
+  """Computes the state of `begin_reinforcement`; it can be traced and mapped.
+
+  Args:
+    learner: learner of the reinforcement stage.
+    state: state at the end of the supervised stage.
+    critic_from: parameters to initialize the critic's decoder with; None for fresh ones.
+
+  Returns:
+    The state that the first reinforcement step takes.
+  """
+  critic_params = state.critic_params
+  if learner.critic and critic_from is not None:
+    copies = with_decoder(critic_params, jax.tree.map(jnp.copy, critic_from))
+    critic_params = _as_dtypes_of(critic_params, copies)
+  return state.replace(
+    stage=jnp.int32(REINFORCEMENT),
+    step=jnp.int32(0),
+    ref_params=_reference(learner, state.params),
+    opt_state=learner.optimizer.init(state.params),
+    critic_params=critic_params,
+  )

@@ -10,7 +10,7 @@ token has weight 0 everywhere, so that its loss and gradient are 0, not nan.
 import jax.numpy as jnp
 
 from pgax.ops.masking import lengths
-from pgax.ops.precision import as_float
+from pgax.ops.precision import as_float, is_concrete
 from pgax.types import Array
 
 
@@ -87,7 +87,7 @@ def fixed_length(mask: Array, max_length: float, sequences: Array | None = None)
     [[0.05 0.05 0.05 0.05]
      [0.05 0.   0.   0.  ]]
   """
-  if not max_length > 0:
+  if is_concrete(max_length) and not max_length > 0:
     raise ValueError(f"max_length is {max_length}; it must be a positive number of tokens")
   return sequence_sum(mask, sequences) / max_length
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from pgax.ops.kl import MAX_LOG_RATIO
 from pgax.ops.masking import masked_sum, select
-from pgax.ops.precision import as_float
+from pgax.ops.precision import as_float, is_concrete
 from pgax.types import Array
 
 
@@ -44,7 +44,7 @@ def truncated(old_logp: Array, sample_logp: Array, cap: float = 2.0) -> Array:
     >>> print(correction.truncated(old, rollout, cap=2.0))
     [1.25 2.  ]
   """
-  if not cap > 0:
+  if is_concrete(cap) and not cap > 0:
     raise ValueError(f"cap is {cap}; it must be positive")
   return jnp.minimum(_ratio(old_logp, sample_logp), cap)
 
@@ -74,7 +74,7 @@ def icepop(
     >>> print(correction.icepop(old, rollout, low=0.5, high=5.0))
     [1.25 0.  ]
   """
-  if not 0 <= low <= high:
+  if is_concrete(low, high) and not 0 <= low <= high:
     raise ValueError(f"low is {low} and high is {high}; allowed are 0 <= low <= high")
   ratio = _ratio(old_logp, sample_logp)
   return jnp.where((ratio >= low) & (ratio <= high), ratio, 0.0)

@@ -7,6 +7,7 @@ import chex
 import jax.numpy as jnp
 
 from pgax.ops.masking import select
+from pgax.ops.precision import is_concrete
 from pgax.types import Array
 
 
@@ -33,11 +34,11 @@ def top_fraction(entropy: Array, mask: Array, fraction: float) -> Array:
     >>> print(entropy.top_fraction(entropies, mask, fraction=0.5))  # 2 of 3
     [False  True  True False]
   """
-  if not 0 < fraction <= 1:
+  if is_concrete(fraction) and not 0 < fraction <= 1:
     raise ValueError(f"fraction is {fraction}; it must be above 0 and at most 1")
   mask = jnp.asarray(mask, bool)
   chex.assert_equal_shape([entropy, mask])
-  if fraction == 1:
+  if is_concrete(fraction) and fraction == 1:
     return mask
   ranked = jnp.sort(select(entropy, mask, fill=-jnp.inf).ravel(), descending=True)
   # Less a little, so that rounding does not turn a fifth of 5 tokens into 2.

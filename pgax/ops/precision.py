@@ -1,5 +1,6 @@
 """The precision of all arithmetic: float32, or float64 for inputs in float64."""
 
+import jax
 import jax.numpy as jnp
 
 from pgax.types import Array
@@ -20,3 +21,12 @@ def as_float(x: Array | float) -> Array:
   array = jnp.asarray(x)
   wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize == 8
   return array if wide else array.astype(jnp.float32)
+
+
+def is_concrete(*values: Array | float) -> bool:
+  """Returns whether values are known, and not traced: only then can their range be checked.
+
+  Settings of an algorithm are arguments of a compiled step, so that changing them compiles
+  nothing. Their ranges are checked before, where they are numbers.
+  """
+  return not any(isinstance(value, jax.core.Tracer) for value in values)

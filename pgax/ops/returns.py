@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from pgax.ops.masking import select
-from pgax.ops.precision import as_float
+from pgax.ops.precision import as_float, is_concrete
 from pgax.types import Array
 
 
@@ -290,7 +290,7 @@ def length_adaptive_lambda(lengths: Array, alpha: float = 0.05) -> Array:
     >>> print(returns.length_adaptive_lambda(jnp.array([10, 20, 40, 200])))
     [0.  0.  0.5 0.9]
   """
-  if not alpha > 0:
+  if is_concrete(alpha) and not alpha > 0:
     raise ValueError(f"alpha is {alpha}; it must be positive")
   lengths = jnp.maximum(as_float(lengths), 1.0)
   return jnp.clip(1.0 - 1.0 / (alpha * lengths), 0.0, 1.0)

@@ -7,7 +7,7 @@ A reward of nan, of a completion that could not be scored, stays nan. Whitening 
 import chex
 import jax.numpy as jnp
 
-from pgax.ops.precision import as_float
+from pgax.ops.precision import as_float, is_concrete
 from pgax.types import Array
 
 
@@ -37,7 +37,7 @@ def missing_eos(
     >>> print(shaping.missing_eos(jnp.array([1.0, 1.0]), finished, penalty=0.25))
     [1.   0.75]
   """
-  if not penalty >= 0:
+  if is_concrete(penalty) and not penalty >= 0:
     raise ValueError(f"penalty is {penalty}; it must be at least 0")
   rewards, finished = as_float(rewards), jnp.asarray(finished, bool)
   chex.assert_equal_shape([rewards, finished])
@@ -95,7 +95,7 @@ def rescale(rewards: Array, low: float, high: float) -> Array:
     >>> print(shaping.rescale(jnp.array([-1.0, 0.0, 3.0]), low=-1.0, high=3.0))
     [0.   0.25 1.  ]
   """
-  if not low < high:
+  if is_concrete(low, high) and not low < high:
     raise ValueError(f"low is {low} and high is {high}; low must be below high")
   return (as_float(rewards) - low) / (high - low)
 
@@ -120,6 +120,6 @@ def clip(rewards: Array, low: float, high: float) -> Array:
     >>> print(shaping.clip(jnp.array([-5.0, 0.5, 5.0]), low=-1.0, high=1.0))
     [-1.   0.5  1. ]
   """
-  if not low <= high:
+  if is_concrete(low, high) and not low <= high:
     raise ValueError(f"low is {low} and high is {high}; low must not be above high")
   return jnp.clip(as_float(rewards), low, high)

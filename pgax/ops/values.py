@@ -4,7 +4,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from pgax.ops.precision import as_float
+from pgax.ops.precision import as_float, is_concrete
 from pgax.types import Array
 
 
@@ -33,7 +33,7 @@ def value_loss(
     >>> print(values.value_loss(new, old, targets, clip=0.2))
     [0.125 0.045]
   """
-  if clip is not None and clip < 0:
+  if clip is not None and is_concrete(clip) and clip < 0:
     raise ValueError(f"clip is {clip}; it must be at least 0, or None for no limit")
   chex.assert_equal_shape([values, old_values, targets])
   values = as_float(values)

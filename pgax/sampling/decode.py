@@ -56,6 +56,7 @@ def sample(
   slots: int = 0,
   lanes: int = 1,
   record_experts: bool = False,
+  fixed_steps: bool = False,
 ) -> Rollout:
   """Samples `group` completions of every prompt.
 
@@ -75,13 +76,15 @@ def sample(
     lanes: number of queues that prompts are divided into, in order; one per device that
       prompts are sharded over.
     record_experts: whether to return the experts of each token; ignored without experts.
+    fixed_steps: whether to decode `max_tokens` steps even if all completions have ended.
+      The samples are the same; `jax.vmap` copies the cache in every step otherwise.
 
   Returns:
     A `Rollout`.
 
   Raises:
-    ValueError: if there are more slots than completions, or the lanes do not divide the
-      prompts and the slots.
+    ValueError: if there are more slots than completions, the lanes do not divide the
+      prompts and the slots, or slots are reused in a fixed number of steps.
   """
   rollout, _ = sample_counted(
     model,
@@ -95,6 +98,7 @@ def sample(
     slots=slots,
     lanes=lanes,
     record_experts=record_experts,
+    fixed_steps=fixed_steps,
   )
   return rollout
 
@@ -117,6 +121,7 @@ def sample_counted(
   slots: int = 0,
   lanes: int = 1,
   record_experts: bool = False,
+  fixed_steps: bool = False,
 ) -> tuple[Rollout, DecodeCounts]:
   """Samples as `sample` does, and counts the work of decoding as well.
 
@@ -132,6 +137,7 @@ def sample_counted(
     slots: number of completions decoded at a time; 0 for all.
     lanes: number of queues.
     record_experts: whether to return the experts of each token.
+    fixed_steps: whether to decode `max_tokens` steps in any case.
 
   Returns:
     A `Rollout`, and `DecodeCounts`.
@@ -146,6 +152,11 @@ def sample_counted(
       f"slots is {slots}; it must be from 0 to the number of completions, {n * group}"
     )
   slots, tail_lanes = slots or n * group, lanes
+  if fixed_steps and slots < n * group:
+    raise ValueError(
+      f"slots is {slots} of {n * group} completions and fixed_steps is True; if slots are "
+      "reused, the number of steps is known at the end only"
+    )
   if lanes < 1 or n % lanes or slots % lanes:
     raise ValueError(
       f"lanes is {lanes}; it must divide the {n} prompts and the {slots} slots"
@@ -164,6 +175,7 @@ def sample_counted(
     group=group,
     max_tokens=max_tokens,
     record_experts=record_experts and model.config.num_experts > 0,
+    fixed_steps=fixed_steps,
   )
 
 
@@ -187,7 +199,10 @@ def decodes_unrolled(config: DecoderConfig) -> bool:
 
 @functools.partial(
   jax.jit,
-  static_argnames=("model", "shape", "tail_lanes", "group", "max_tokens", "record_experts"),
+  static_argnames=(
+    *("model", "shape", "tail_lanes", "group", "max_tokens"),
+    *("record_experts", "fixed_steps"),
+  ),
 )
 def _decode(
   model: Decoder,
@@ -202,6 +217,7 @@ def _decode(
   group: int,
   max_tokens: int,
   record_experts: bool = False,
+  fixed_steps: bool = False,
 ) -> tuple[Rollout, DecodeCounts]:
   """Samples as `sample_counted`, with `shape` lanes and slots per lane."""
   n, lanes = len(prompt_tokens), shape[0]
@@ -228,7 +244,12 @@ def _decode(
     jax.ShapeDtypeStruct(read.shape[2:], read.dtype) if record_experts else None,
     unrolled,
   )
-  end, places = _run(step_model, inputs, state, tail_lanes, max_tokens)
+  if fixed_steps:  # slots of completions that have ended are idle and write nothing
+    step = functools.partial(decode_step, step_model, inputs)
+    end = jax.lax.fori_loop(0, max_tokens, lambda _, state: step(state), state)
+    places = end.step * end.job.size
+  else:
+    end, places = _run(step_model, inputs, state, tail_lanes, max_tokens)
   output = jax.tree.map(lambda x: x.reshape(n, group, *x.shape[2:]), end.output)
   mask = jnp.arange(max_tokens) < output.lengths[..., None]
   rollout = Rollout(

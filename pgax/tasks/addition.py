@@ -12,6 +12,7 @@ import numpy as np
 from pgax.data.preferences import Preference, Preferences
 from pgax.data.task import HELD_OUT_FRACTION, Task
 from pgax.rewards.math import MARKER
+from pgax.rewards.tokens import final_answer_tokens
 from pgax.types import NO_METADATA, Example, StepReward
 
 
@@ -133,6 +134,7 @@ def addition(digits: int = 3, forget_carry: float = 0.0, seed: int = 0) -> Task:
   return Task(
     train=AdditionProblems(digits, forget_carry, seed, indices[~held_out]),
     held_out=AdditionProblems(digits, forget_carry, seed, shuffled),
+    token_reward=final_answer_tokens,
   )
 
 

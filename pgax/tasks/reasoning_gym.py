@@ -13,6 +13,7 @@ from pgax.data.task import Task
 from pgax.data.templates import fill
 from pgax.rewards.answers import clean, exact_number, extract_answer, tagged_answer
 from pgax.rewards.numbers import last_number
+from pgax.rewards.tokens import spelled_tokens
 from pgax.types import NO_METADATA, Example
 
 # Tasks whose verifiers pass the answer to Python's `eval`, or to sympy's parser, which
@@ -31,6 +32,8 @@ EVALUATING = frozenset(
     "string_insertion",
   }
 )
+# Verifiers that exist as functions of arrays, too.
+_TOKEN_REWARDS = {"spell_backward": spelled_tokens}
 # How often a training problem is drawn again if it is a held-out one.
 _MAX_REDRAWS = 7
 
@@ -262,4 +265,5 @@ def reasoning_gym(
   return Task(
     train=GymProblems(name, settings, template, train_size, stride, dataset, questions),
     held_out=tuple(_example(entry, name, settings, template) for entry in entries),
+    token_reward=_TOKEN_REWARDS.get(name),
   )

@@ -37,6 +37,7 @@ OTHERS = {
   "drop_truncated": True,
   "epochs": 3,
   "eps": 1e-4,
+  "eta": 0.3,
   "final_step_size": 0.3,
   "form": "joint",
   "imitation_coef": 0.3,
@@ -182,6 +183,12 @@ EXPECTED = {
   ),
   algorithms.mdpo_kimi: Algorithm(
     parts.GroupCentered(), parts.MirrorDescent(0.1), aggregation.sequence_mean, epochs=4
+  ),
+  algorithms.tpo: Algorithm(
+    parts.GroupNormalized(ddof=0, eps=0.0),
+    parts.TargetMatching(1.0),
+    aggregation.sequence_mean,
+    epochs=4,
   ),
   algorithms.a_lol: Algorithm(
     parts.GroupCentered(),

@@ -20,6 +20,7 @@ __all__ = [
   "ReferenceWeighted",
   "SequenceClipped",
   "SigmoidGate",
+  "TargetMatching",
   "Unclipped",
 ]
 
@@ -210,6 +211,22 @@ class MirrorDescent:
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
     return surrogates.mdpo_kimi(
       logp, batch.old_logp, _sequence_advantages(batch), batch.loss_mask, self.tau
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetMatching:
+  """TPO: cross-entropy to a target over the completions of a group; see `surrogates.tpo`.
+
+  Attributes:
+    eta: temperature of the target, in units of advantage per nat, positive.
+  """
+
+  eta: float = 1.0
+
+  def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
+    return surrogates.tpo(
+      logp, batch.old_logp, _sequence_advantages(batch), batch.loss_mask, self.eta
     )
 
 

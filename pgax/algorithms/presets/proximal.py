@@ -8,7 +8,7 @@ from pgax.algorithms.spec import Algorithm, KLPenalty
 from pgax.ops import aggregation, kl
 from pgax.types import AdvantageFn
 
-__all__ = ["mdpo", "mdpo_kimi", "a_lol", "p3o", "copg"]
+__all__ = ["mdpo", "mdpo_kimi", "tpo", "a_lol", "p3o", "copg"]
 
 
 def mdpo(
@@ -81,6 +81,30 @@ def mdpo_kimi(
   return Algorithm(
     advantage=_baseline(leave_one_out),
     surrogate=parts.MirrorDescent(tau),
+    aggregation=aggregation.sequence_mean,
+    epochs=epochs,
+    minibatches=minibatches,
+  )
+
+
+def tpo(eta: float = 1.0, epochs: int = 4, minibatches: int = 1) -> Algorithm:
+  """TPO: target policy optimization.
+
+  Cross-entropy of the policy over a group's completions to the target
+  `q = softmax(log p_old + u / eta)`, with `u = (R - mean R) / std R`; mean over groups.
+  Several steps on a rollout approach the same target. Source: arXiv 2604.06159.
+
+  Args:
+    eta: temperature of the target, positive; lower is sharper.
+    epochs: number of passes over a rollout.
+    minibatches: number of optimizer steps in a pass.
+
+  Returns:
+    An `Algorithm`.
+  """
+  return Algorithm(
+    advantage=parts.GroupNormalized(eps=0.0),
+    surrogate=parts.TargetMatching(eta),
     aggregation=aggregation.sequence_mean,
     epochs=epochs,
     minibatches=minibatches,

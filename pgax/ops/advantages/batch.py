@@ -9,7 +9,7 @@ from pgax.ops.advantages.centering import center, check_normalization, check_rew
 from pgax.ops.advantages.group import grpo
 from pgax.ops.advantages.tokens import at_last_token
 from pgax.ops.masking import masked_mean, select
-from pgax.ops.precision import as_float
+from pgax.ops.precision import as_float, is_concrete
 from pgax.ops.returns import discounted_returns
 from pgax.types import Array
 
@@ -155,7 +155,7 @@ def moving_average(
     >>> print(*advantages.moving_average(rewards, 0.25, rate=0.5))
     [ 0.75 -0.25] 0.375
   """
-  if not 0 <= rate <= 1:
+  if is_concrete(rate) and not 0 <= rate <= 1:
     raise ValueError(f"rate is {rate}; it must be in [0, 1]")
   rewards, valid = check_rewards(rewards, valid)
   updated = (1 - rate) * baseline + rate * masked_mean(rewards, valid)

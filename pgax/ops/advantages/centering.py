@@ -4,7 +4,7 @@ import chex
 import jax.numpy as jnp
 
 from pgax.ops.masking import masked_mean, select
-from pgax.ops.precision import as_float
+from pgax.ops.precision import as_float, is_concrete
 from pgax.types import Array
 
 
@@ -39,7 +39,7 @@ def check_normalization(ddof: int, eps: float) -> None:
   Raises:
     ValueError: if `ddof` is not 0 or 1, or `eps` is negative.
   """
-  if not eps >= 0:
+  if is_concrete(eps) and not eps >= 0:
     raise ValueError(f"eps is {eps}; it must be at least 0")
   if ddof not in (0, 1):
     raise ValueError(f"ddof is {ddof}; allowed are 0 (population) and 1 (sample)")

@@ -10,11 +10,12 @@ at each of its tokens: under `aggregation.sequence_mean` these sum to the mean o
 completions.
 """
 
-from pgax.ops.surrogates import mirror, pairs, sequence, token
+from pgax.ops.surrogates import mirror, pairs, sequence, target, token
 from pgax.ops.surrogates.mirror import *
 from pgax.ops.surrogates.pairs import *
 from pgax.ops.surrogates.ratios import ratio
 from pgax.ops.surrogates.sequence import *
+from pgax.ops.surrogates.target import *
 from pgax.ops.surrogates.token import *
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
   *mirror.__all__,
   *pairs.__all__,
   *sequence.__all__,
+  *target.__all__,
   *token.__all__,
 ]

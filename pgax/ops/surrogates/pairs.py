@@ -5,6 +5,7 @@ scaled so that their mean over a group is the mean over its unordered pairs. The
 completion without a partner is 0.
 """
 
+import math
 from typing import Literal
 
 import chex
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from pgax.ops.masking import masked_mean, select
-from pgax.ops.precision import as_float
+from pgax.ops.precision import as_float, is_concrete
 from pgax.ops.surrogates.ratios import (
   at_tokens,
   check_positive,
@@ -111,7 +112,7 @@ def p3o(
   """
   if form not in _FORMS:
     raise ValueError(f"form is {form!r}; allowed are 'separate' and 'joint'")
-  if not clip >= 0 or (form == "separate" and clip > 1):
+  if is_concrete(clip) and not 0 <= clip <= (1 if form == "separate" else math.inf):
     raise ValueError(
       f"clip is {clip} and form is {form!r}; clip must be in [0, 1] with 'separate', "
       "and at least 0 with 'joint'"

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from pgax.ops.kl import MAX_LOG_RATIO
 from pgax.ops.masking import masked_sum, select
-from pgax.ops.precision import as_float
+from pgax.ops.precision import as_float, is_concrete
 from pgax.types import Array
 
 
@@ -48,7 +48,8 @@ def check_clip(clip_low: float, clip_high: float) -> None:
   Raises:
     ValueError: if `clip_low` is not in [0, 1], or `clip_high` is negative.
   """
-  if not 0 <= clip_low <= 1 or not clip_high >= 0:  # rejects nan, too
+  concrete = is_concrete(clip_low, clip_high)
+  if concrete and not (0 <= clip_low <= 1 and clip_high >= 0):  # rejects nan, too
     raise ValueError(
       f"clip_low is {clip_low} and clip_high is {clip_high}; allowed are clip_low in "
       "[0, 1] and clip_high >= 0"

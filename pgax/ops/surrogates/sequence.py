@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from pgax.ops.kl import MAX_LOG_RATIO
 from pgax.ops.masking import masked_mean
+from pgax.ops.precision import is_concrete
 from pgax.ops.surrogates.ratios import (
   at_tokens,
   masked_floats,
@@ -124,7 +125,7 @@ def gmpo(
     >>> print(surrogates.gmpo(logp, old_logp, jnp.ones(2), jnp.ones(2)).loss)  # exp(.2)
     [-1.2214 -1.2214]
   """
-  if not clip >= 0:
+  if is_concrete(clip) and not clip >= 0:
     raise ValueError(f"clip is {clip}; it must be at least 0")
   logp, old_logp, advantages = masked_floats(mask, logp, old_logp, advantages)
   advantages = jax.lax.stop_gradient(advantages)
@@ -177,7 +178,7 @@ def a_lol(
     raise ValueError(
       f"importance is {importance!r}; allowed are 'sequence', 'token' and 'none'"
     )
-  if not 0 <= clip <= 1:
+  if is_concrete(clip) and not 0 <= clip <= 1:
     raise ValueError(f"clip is {clip}; it must be in [0, 1]")
   logp, advantages = masked_floats(mask, logp, advantages)
   advantages = jax.lax.stop_gradient(advantages)

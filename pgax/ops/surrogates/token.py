@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from pgax.ops.precision import as_float
+from pgax.ops.precision import as_float, is_concrete
 from pgax.ops.surrogates.ratios import as_floats, check_clip, ratio
 from pgax.types import Array, SurrogateLoss
 
@@ -93,7 +93,7 @@ def clipped(
     [ 1.5 -0.5] [False False]
   """
   check_clip(clip_low, clip_high)
-  if dual_clip is not None and not dual_clip > 1:
+  if dual_clip is not None and is_concrete(dual_clip) and not dual_clip > 1:
     raise ValueError(f"dual_clip is {dual_clip}; it must be above 1, or None for no clip")
   advantages, r = as_floats(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
   too_high = (advantages > 0) & (r > 1 + clip_high)
@@ -170,7 +170,7 @@ def sapo(
     >>> print(surrogates.sapo(logp, old_logp, jnp.array([1.0, 1.0])).loss)
     [-2.4898 -2.    ]
   """
-  if not tau_pos > 0 or not tau_neg > 0:
+  if is_concrete(tau_pos, tau_neg) and not (tau_pos > 0 and tau_neg > 0):
     raise ValueError(
       f"tau_pos is {tau_pos} and tau_neg is {tau_neg}; both must be positive"
     )
@@ -205,7 +205,7 @@ def dppo(
     >>> print(*surrogates.dppo(logp, old_logp, jnp.ones(2), delta=0.25))
     [-2.  -1.5] [ True False]
   """
-  if not 0 <= delta <= 1:
+  if is_concrete(delta) and not 0 <= delta <= 1:
     raise ValueError(f"delta is {delta}; it must be in [0, 1]")
   advantages, r = as_floats(jax.lax.stop_gradient(advantages), ratio(logp, old_logp))
   change = jnp.exp(as_float(logp)) - jnp.exp(as_float(old_logp))

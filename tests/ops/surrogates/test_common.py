@@ -25,7 +25,16 @@ def _advantages(name):
     # The second argument is the reference; the penalty is in the reward, as data.
     penalty = np.sum((LOGP - OLD_LOGP) * MASK, axis=-1)
     return 2 * advantages.rloo(SCORES - BETA * penalty, REAL)
+  if name == "tpo":  # the target less the policy, times the number of completions
+    return REAL.sum(-1, keepdims=True) * (_tilted(SCORES) - _tilted(0))
   return np.maximum(SCORES, 0) if name.startswith("a_lol") else SCORES
+
+
+def _tilted(scores):
+  """The policy over the completions of each group, tilted by scores, in float64."""
+  total = np.sum(LOGP.astype(np.float64) * MASK, axis=-1) + scores
+  weights = np.where(REAL, np.exp(total - total.max(-1, keepdims=True)), 0)
+  return weights / weights.sum(-1, keepdims=True)
 
 
 @pytest.mark.parametrize("name", ALL)

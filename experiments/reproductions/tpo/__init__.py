@@ -1,0 +1,1 @@
+"""Target policy optimization (arXiv 2604.06159), reproduced."""

@@ -1,0 +1,191 @@
+"""Structure and numbers of an algorithm, apart: what is compiled in, and what is not.
+
+The numbers of an algorithm, such as clip bounds and coefficients, are arguments of compiled
+steps. Changing one compiles nothing, and a study maps over many of them at once.
+"""
+
+import copy
+import dataclasses
+import functools
+import math
+import numbers
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from pgax.algorithms import checks
+from pgax.algorithms.spec import Algorithm
+from pgax.types import Array
+
+_Part = TypeVar("_Part")
+_SHAPE = {"prompts": 2, "group": 2, "prompt_length": 3, "completion_length": 3}
+
+
+class _Hole:
+  """The place of a number in a structure; all holes are equal."""
+
+  def __repr__(self) -> str:
+    return "<number>"
+
+
+_HOLE = _Hole()
+
+
+class Lifted(NamedTuple):
+  """A value taken apart.
+
+  Attributes:
+    structure: the value without its numbers; equal for values that differ in these alone,
+      and hashable if the value is. It can only be joined with numbers.
+    numbers: the numbers, by their paths, such as `surrogate.clip_high`.
+  """
+
+  structure: Any
+  numbers: dict[str, float]
+
+
+def lift(algorithm: Algorithm) -> Lifted:
+  """Takes an algorithm apart into its structure and its numbers.
+
+  Numbers are finite values of fields that are annotated as `float`, in the algorithm or in
+  its parts. Whole numbers, such as `epochs`, are structure, and so is a number that a part
+  decides by in Python, since it can't be traced.
+
+  Args:
+    algorithm: the algorithm.
+
+  Returns:
+    A `Lifted`; `join` puts it together again.
+
+  Example:
+    >>> algorithms.lift(algorithms.grpo()).numbers["surrogate.clip_high"]
+    0.2
+  """
+  try:
+    names = _traceable_cached(algorithm)
+  except TypeError:  # a part has no hash
+    names = _traceable(algorithm)
+  return without(algorithm, names)
+
+
+def join(structure: _Part, numbers: Mapping[str, Array | float]) -> _Part:
+  """Puts numbers, which may be traced, into a structure.
+
+  The ranges of settings are not checked here, but where they are made and lifted.
+
+  Args:
+    structure: structure, or any value of nested dataclasses and tuples.
+    numbers: numbers by their paths.
+
+  Returns:
+    The value with these numbers.
+
+  Raises:
+    ValueError: if the value has no such path.
+  """
+  for path, number in numbers.items():
+    structure = _put(structure, path.split("."), number, path)
+  return structure
+
+
+def without(value: _Part, paths: Iterator[str]) -> Lifted:
+  """Takes the numbers at some paths out of a value of nested dataclasses and tuples."""
+  everything = find_numbers(value)
+  taken = {path: everything[path] for path in paths}
+  return Lifted(join(value, dict.fromkeys(taken, _HOLE)), taken)
+
+
+def find_numbers(value: Any) -> dict[str, float]:
+  """Finds the finite numbers in fields annotated as `float`, by their paths.
+
+  Args:
+    value: a dataclass, whose fields may be dataclasses or tuples of them.
+
+  Returns:
+    The numbers as floats.
+  """
+  return {path: float(x) for path, field, x in _fields(value, "") if _is_float(field, x)}
+
+
+def find_holes(structure: Any) -> tuple[str, ...]:
+  """Finds the paths of the numbers that a structure lacks."""
+  return tuple(path for path, _, x in _fields(structure, "") if x is _HOLE)
+
+
+def _fields(value: Any, prefix: str) -> Iterator[tuple[str, dataclasses.Field, Any]]:
+  """Yields path, field and value of the fields of dataclasses, at any depth."""
+  if isinstance(value, tuple):
+    for index, item in enumerate(value):
+      yield from _fields(item, f"{prefix}{index}.")
+  if not dataclasses.is_dataclass(value) or isinstance(value, type):
+    return
+  for field in dataclasses.fields(value):
+    item, path = getattr(value, field.name, None), f"{prefix}{field.name}"
+    yield path, field, item
+    yield from _fields(item, f"{path}.")
+
+
+def _is_float(field: dataclasses.Field, value: Any) -> bool:
+  kind = getattr(field.type, "__name__", str(field.type))
+  if "float" not in (part.strip() for part in str(kind).split("|")):
+    return False
+  is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+  return is_real and math.isfinite(value)
+
+
+def _put(value: Any, keys: list[str], number: Any, path: str) -> Any:
+  key, *inner = keys
+  if isinstance(value, tuple) and key.isdecimal() and int(key) < len(value):
+    items = list(value)
+    items[int(key)] = _put(items[int(key)], inner, number, path) if inner else number
+    return tuple(items)
+  if not dataclasses.is_dataclass(value) or not hasattr(value, key):
+    raise ValueError(f"there is no number {path!r}: {type(value).__name__} has no {key!r}")
+  # A copy, since a constructor would check the range of what may be traced.
+  changed = copy.copy(value)
+  new = _put(getattr(value, key), inner, number, path) if inner else number
+  object.__setattr__(changed, key, new)
+  return changed
+
+
+def _traceable(algorithm: Algorithm) -> tuple[str, ...]:
+  """Paths of the numbers that can be traced, all at once."""
+  found = find_numbers(algorithm)
+  # An algorithm whose numbers are rejected stays as it is, and is rejected when it runs.
+  if not _traces(algorithm, {}):
+    return ()
+  if _traces(algorithm, found):
+    return tuple(found)
+  alone = {path: x for path, x in found.items() if _traces(algorithm, {path: x})}
+  return tuple(alone) if _traces(algorithm, alone) else ()
+
+
+_traceable_cached = functools.lru_cache(maxsize=256)(_traceable)
+
+
+def _traces(algorithm: Algorithm, traced: Mapping[str, float]) -> bool:
+  """Whether everything that a step calls can be traced, with some numbers traced too."""
+
+  def call(values: Mapping[str, Array]) -> None:
+    joined = join(algorithm, values)
+    checks.trace(joined, **_SHAPE, step_rewards=True)
+    _call_controllers(joined)
+
+  try:
+    jax.eval_shape(call, dict(traced))
+  except Exception:  # a part made elsewhere may fail in any way
+    return False
+  return True
+
+
+def _call_controllers(algorithm: Algorithm) -> None:
+  one = jnp.float32(1)
+  for part in (algorithm.kl, algorithm.entropy):
+    if part is not None:
+      state = part.controller.update(part.controller.init(), one, one)
+      part.controller.value(state)
+  if algorithm.baseline is not None:
+    rewards = jnp.zeros((2, 2))
+    algorithm.baseline.update(algorithm.baseline.init(), rewards, rewards == 0)

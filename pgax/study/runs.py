@@ -1,0 +1,196 @@
+"""A study: runs of many settings and seeds as one program for each structure."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedTokenizerFast
+
+from pgax.algorithms.lift import without
+from pgax.errors import UserError
+from pgax.study.engine import run_program
+from pgax.study.policy import policy_program
+from pgax.study.settings import Grid, check_run, eval_every, free_numbers, make_settings
+from pgax.training.batches import fit_task
+from pgax.training.config import RunConfig
+from pgax.types import PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+  """Metrics of all runs of a study.
+
+  Attributes:
+    settings: name of each setting.
+    seeds: seeds of each setting.
+    metrics: arrays by name, `[settings, seeds, steps]` of each metric of a step. Metrics of
+      evaluations, `eval/NAME`, are `[settings, seeds, evaluations]`, the first one before
+      any step; `time/run` is `[settings, seeds]`. A metric that a setting lacks is nan.
+    eval_every: number of steps between evaluations.
+  """
+
+  settings: tuple[str, ...]
+  seeds: tuple[int, ...]
+  metrics: Mapping[str, np.ndarray]
+  eval_every: int
+
+
+def study(
+  run: RunConfig,
+  tokenizer: PreTrainedTokenizerFast,
+  *,
+  seeds: int | Sequence[int] = 10,
+  grid: Grid | None = None,
+  at_once: int = 8,
+  params: PyTree | None = None,
+  workdir: Path | None = None,
+  record: Mapping[str, Any] | None = None,
+  progress: bool = True,
+) -> Study:
+  """Trains a policy for every seed and every setting of a grid, in one program.
+
+  Args:
+    run: configuration of the runs; its seed is ignored.
+    tokenizer: tokenizer of the model.
+    seeds: seeds, or the number of them, from 0.
+    grid: values of numbers by their paths, such as `{"optimizer.learning_rate": [1e-4,
+      3e-4], "algorithm.surrogate.clip_high": [0.2, 0.28]}`; all combinations are run. None
+      runs the configuration as it is.
+    at_once: number of runs that are computed at once, over all devices; it bounds memory.
+    params: parameters that all policies start from; None initializes them by the seed.
+    workdir: folder where the results of finished runs are kept; the same call continues an
+      interrupted study. None keeps nothing.
+    record: JSON values that identify the study; a folder with another record is rejected.
+    progress: whether to show a progress bar.
+
+  Returns:
+    A `Study`, whose settings are named as `learning_rate=0.0001 clip_high=0.2`.
+
+  Raises:
+    UserError: if the grid or the run can't be one program, before anything is compiled.
+  """
+  if grid is not None and not grid:
+    raise UserError("the grid is empty; give a number and its values, or no grid")
+  settings = make_settings(run, grid or {})
+  runs = {}
+  for setting in settings:
+    name = " ".join(f"{path.rpartition('.')[2]}={x:g}" for path, x in setting.items())
+    runs[name or run.name] = setting
+  return _study(
+    {name: (run, setting) for name, setting in runs.items()},
+    tokenizer,
+    seeds,
+    at_once,
+    params,
+    workdir,
+    record,
+    progress,
+  )
+
+
+def study_runs(
+  runs: Mapping[str, RunConfig],
+  tokenizer: PreTrainedTokenizerFast,
+  *,
+  seeds: int | Sequence[int] = 10,
+  at_once: int = 8,
+  params: PyTree | None = None,
+  workdir: Path | None = None,
+  record: Mapping[str, Any] | None = None,
+  progress: bool = True,
+) -> Study:
+  """Trains a policy for every seed and every run; runs that differ in numbers share one.
+
+  Args:
+    runs: configurations by their names; they have equally many steps.
+    tokenizer: tokenizer of the models.
+    seeds: see `study` for this and all other arguments.
+    at_once: number of runs that are computed at once.
+    params: parameters that all policies start from.
+    workdir: folder where the results of finished runs are kept.
+    record: JSON values that identify the study.
+    progress: whether to show a progress bar.
+
+  Returns:
+    A `Study`.
+
+  Raises:
+    UserError: if a run can't be part of a program, before anything is compiled.
+  """
+  if not runs:
+    raise UserError("there are no runs to study; give at least one")
+  numbered = {name: (run, free_numbers(run)) for name, run in runs.items()}
+  return _study(numbered, tokenizer, seeds, at_once, params, workdir, record, progress)
+
+
+def _study(
+  settings: Mapping[str, tuple[RunConfig, Mapping[str, float]]],
+  tokenizer: PreTrainedTokenizerFast,
+  seeds: int | Sequence[int],
+  at_once: int,
+  params: PyTree | None,
+  workdir: Path | None,
+  record: Mapping[str, Any] | None,
+  progress: bool,
+) -> Study:
+  chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+  if not chosen or len({*chosen}) < len(chosen) or min(chosen) < 0:
+    raise UserError(f"seeds is {seeds}; give a number of seeds, or different ones from 0")
+  if at_once < 1:
+    raise UserError(f"at_once is {at_once}; it must be at least 1")
+  groups = _by_structure(settings)
+  for names in groups:
+    check_run(settings[names[0]][0], tokenizer)
+  schedules = {(run.steps, eval_every(run)) for run, _ in settings.values()}
+  if len(schedules) > 1:
+    raise UserError(
+      f"steps and evaluation.every of the runs are {sorted(schedules)}; in a study they "
+      "must be the same for all"
+    )
+  results = {}
+  for number, names in enumerate(groups):
+    run = fit_task(settings[names[0]][0], tokenizer)[0]
+    name = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    metrics = run_program(
+      policy_program(run, tokenizer, params),
+      [settings[x][1] for x in names],
+      chosen,
+      at_once=at_once,
+      folder=workdir and workdir / f"program_{number}",
+      record={"names": list(names), "seeds": list(chosen), **(record or {})},
+      name=name,
+      progress=progress,
+    )
+    for index, x in enumerate(names):
+      results[x] = {key: values[index] for key, values in metrics.items()}
+  (_, every) = schedules.pop()
+  return Study(tuple(settings), chosen, _stacked(settings, results), every)
+
+
+def _by_structure(
+  settings: Mapping[str, tuple[RunConfig, Mapping[str, float]]],
+) -> list[list[str]]:
+  """Groups the names of settings that differ in nothing but their numbers."""
+  groups: list[tuple[RunConfig, list[str]]] = []
+  for name, (run, numbers) in settings.items():
+    structure = without(run, numbers).structure
+    for other, names in groups:
+      if other == structure:
+        names.append(name)
+        break
+    else:
+      groups.append((structure, [name]))
+  return [names for _, names in groups]
+
+
+def _stacked(
+  settings: Mapping[str, Any], results: Mapping[str, Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+  """Arrays over all settings; nan where a setting lacks a metric."""
+  shapes = {key: x.shape for metrics in results.values() for key, x in metrics.items()}
+  return {
+    key: np.stack([results[x].get(key, np.full(shape, np.nan)) for x in settings])
+    for key, shape in shapes.items()
+  }

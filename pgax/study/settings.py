@@ -1,0 +1,188 @@
+"""The settings of a study: a grid of numbers, checked before anything is compiled."""
+
+import dataclasses
+import itertools
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedTokenizerFast
+
+from pgax.algorithms import lift
+from pgax.algorithms.lift import find_numbers
+from pgax.data.tokenizer import decode, encode_completion, token_bytes
+from pgax.errors import UserError
+from pgax.training.config import RunConfig
+from pgax.training.preflight import check_run as check_ordinary_run
+from pgax.training.preflight.settings import check_algorithm
+from pgax.types import Example, TokenReward
+
+Grid = Mapping[str, Sequence[float]]
+_OPTIMIZERS = ("optimizer", "critic.optimizer", "supervised.optimizer")
+_OF_OPTIMIZER = ("learning_rate", "clip_norm")
+_COMPARED = 8  # held-out problems whose rewards on text and on tokens are compared
+_BY_SEED = "train a run for each seed with training.train"
+
+
+def free_numbers(run: RunConfig) -> dict[str, float]:
+  """Returns the numbers of a run that can differ within one program, by their paths.
+
+  They are those of the algorithm (see `algorithms.lift`), the temperature, and learning
+  rates and norms of clipping of the optimizers.
+  """
+  found = find_numbers(run)
+  paths = [f"algorithm.{path}" for path in lift(run.algorithm).numbers]
+  paths += [f"{name}.{field}" for name in _OPTIMIZERS for field in _OF_OPTIMIZER]
+  return {x: found[x] for x in (*paths, "sampling.temperature") if x in found}
+
+
+def make_settings(run: RunConfig, grid: Grid) -> list[dict[str, float]]:
+  """Combines the values of a grid.
+
+  Args:
+    run: configuration that the values replace numbers of.
+    grid: values of each number, by its path in the configuration.
+
+  Returns:
+    The numbers of every setting, the first path varying slowest.
+
+  Raises:
+    UserError: if a path is none of `free_numbers`, has no values, or one that the
+      configuration rejects.
+  """
+  free = free_numbers(run)
+  for path, values in grid.items():
+    _check_path(run, path, free)
+    if not len(values):
+      raise UserError(f"the grid's {path} has no values; give at least one number")
+    for value in values:
+      is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+      if not is_number or not math.isfinite(value):
+        raise UserError(f"the grid's {path} has {value!r}; it must be a finite number")
+  combined = itertools.product(*grid.values())
+  settings = [dict(zip(grid, map(float, values), strict=True)) for values in combined]
+  for setting in settings:
+    with_numbers(run, setting)
+  return settings
+
+
+def with_numbers(run: RunConfig, setting: Mapping[str, float]) -> RunConfig:
+  """Returns a run with other numbers, whose ranges are checked.
+
+  Raises:
+    UserError: if a number is out of range.
+  """
+  try:
+    for path, value in setting.items():
+      run = _replace(run, path.split("."), value)
+    check_algorithm(run)
+  except ValueError as error:
+    listed = ", ".join(f"{path}={value:g}" for path, value in setting.items())
+    raise UserError(f"the setting {listed} of the grid: {error}") from error
+  return run
+
+
+def _replace(value: Any, keys: Sequence[str], number: float) -> Any:
+  key, *inner = keys
+  if isinstance(value, tuple):
+    items = list(value)
+    items[int(key)] = _replace(items[int(key)], inner, number) if inner else number
+    return tuple(items)
+  new = _replace(getattr(value, key), inner, number) if inner else number
+  return dataclasses.replace(value, **{key: new})
+
+
+def _check_path(run: RunConfig, path: str, free: Mapping[str, float]) -> None:
+  if path in free:
+    return
+  value: Any = run
+  for key in path.split("."):
+    known = dataclasses.is_dataclass(value) and hasattr(value, key)
+    in_tuple = isinstance(value, tuple) and key.isdecimal() and int(key) < len(value)
+    if not known and not in_tuple:
+      raise UserError(
+        f"the grid has {path!r}, which is no setting of this run; its numbers are "
+        f"{', '.join(sorted(free))}"
+      )
+    value = getattr(value, key) if known else value[int(key)]
+  raise UserError(
+    f"the grid has {path!r}, which is {value!r}: it decides what is compiled and is no "
+    "number that can be traced. Give runs that differ in it to study.study_runs; numbers "
+    f"are {', '.join(sorted(free))}"
+  )
+
+
+def eval_every(run: RunConfig) -> int:
+  """Returns the number of steps between evaluations; one is after the last step."""
+  return min(run.evaluation.every, run.steps) or 1
+
+
+def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
+  """Rejects a run that can't be one program, or that would fail later.
+
+  Args:
+    run: configuration of the run.
+    tokenizer: tokenizer of the model.
+
+  Raises:
+    UserError: with the setting and the alternative, before anything is compiled.
+  """
+  for needs_host, why in (
+    (run.task.token_reward is None, "the task has no token_reward: text is scored there"),
+    (run.algorithm.dynamic_sampling, "the algorithm has dynamic_sampling"),
+    (run.step_reward, f"step_reward is {run.step_reward}"),
+    (run.reward_model.path, f"reward_model.path is {run.reward_model.path!r}"),
+    (run.scoring.workers, f"scoring.workers is {run.scoring.workers}"),
+    (run.critic.start not in ("policy", "fresh"), f"critic.start is {run.critic.start!r}"),
+  ):
+    if needs_host:
+      raise UserError(f"a step of this run needs the host: {why}. Instead, {_BY_SEED}")
+  if run.supervised.row_tokens:
+    raise UserError(
+      f"supervised.row_tokens is {run.supervised.row_tokens}; a study needs rows of one "
+      "solution, so set it to 0"
+    )
+  every = eval_every(run)
+  if run.steps % every:
+    raise UserError(
+      f"steps is {run.steps} and evaluation.every is {every}; in a study, steps must be a "
+      "multiple of it"
+    )
+  check_ordinary_run(run, tokenizer)
+  try:
+    reward = run.task.token_reward(token_bytes(tokenizer, run.model.vocab_size))
+  except ValueError as error:
+    raise UserError(f"task.token_reward: {error}") from None
+  _check_rewards_agree(run, tokenizer, reward)
+
+
+def _check_rewards_agree(
+  run: RunConfig, tokenizer: PreTrainedTokenizerFast, reward: TokenReward
+) -> None:
+  """Compares both rewards on solutions, whole, cut, and of other problems."""
+  count = min(_COMPARED, len(run.task.held_out))
+  examples = [run.task.held_out[i] for i in range(count)]
+  for example, other in zip(examples, [*examples[1:], examples[0]], strict=True):
+    solution = example.solution or example.ground_truth
+    answer = list(reward.answer_tokens(example)) or [0]
+    for text in (solution, solution[:-1], other.solution or other.ground_truth, ""):
+      tokens = np.array([[encode_completion(tokenizer, text)]], np.int32)
+      scores = reward(np.ones((1, 1), int), tokens, tokens >= 0, np.array([answer]))
+      ours = {name: float(x[0, 0]) for name, x in scores.items()}
+      theirs = _scores_of_text(run, example, decode(tokenizer, tokens[0, 0]))
+      if any(not _is_close(ours.get(name), value) for name, value in theirs.items()):
+        raise UserError(
+          f"the reward of the run gives {theirs} for {text!r} and the task's token_reward "
+          f"gives {ours}; a study needs a task whose token_reward is the run's reward"
+        )
+
+
+def _is_close(ours: float | None, theirs: float) -> bool:
+  return ours is not None and math.isclose(ours, theirs, abs_tol=1e-6)
+
+
+def _scores_of_text(run: RunConfig, example: Example, text: str) -> dict[str, float]:
+  scores = run.reward(example.prompt, text, example.ground_truth, example.metadata)
+  return {name: float(value) for name, value in scores.items()}

@@ -1,0 +1,164 @@
+"""Studies of runs: one seed is the training loop, and bad input is rejected at once."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pgax import algorithms
+from pgax.data import byte_tokenizer
+from pgax.errors import UserError
+from pgax.rewards.tokens import byte_characters
+from pgax.runs.loggers import read_metrics
+from pgax.study import study, study_runs
+from pgax.study.settings import make_settings
+from pgax.training import EvaluationConfig, ScoringConfig, SupervisedConfig, train
+from tests import tiny
+
+TOKENIZER = byte_tokenizer()
+# Relative differences of metrics in 20 steps, by how many runs are computed at once. Alone,
+# the compiler may sum a norm in another order; together, products are batched.
+TOLERANCE = {1: 4 * 2**-23, 4: 2e-4}
+
+
+def odd_digits(prompt, completion, ground_truth, metadata) -> dict[str, float]:
+  """A reward that an untrained model gets half of the time."""
+  del prompt, ground_truth, metadata
+  return {"reward": float(sum(x in "0123456789" for x in completion) % 2)}
+
+
+class OddDigits:
+  """The same reward of tokens."""
+
+  def __init__(self, token_bytes):
+    self.characters = byte_characters(token_bytes)
+
+  def answer_tokens(self, example):
+    return [1]
+
+  def __call__(self, prompt_tokens, tokens, mask, answer_tokens):
+    text = jnp.where(mask, jnp.asarray(self.characters)[tokens], -1)
+    digits = jnp.sum((text >= ord("0")) & (text <= ord("9")), axis=-1)
+    return {"reward": (digits % 2).astype(jnp.float32)}
+
+
+def run_config(**changes):
+  base = tiny.run_config(**changes)
+  settings = {"reward": odd_digits} if "reward" not in changes else {}
+  task = dataclasses.replace(base.task, token_reward=OddDigits)
+  evaluation = changes.get("evaluation", EvaluationConfig(every=1, problems=4))
+  return dataclasses.replace(base, task=task, evaluation=evaluation, **settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_once", [1, 4])
+@pytest.mark.parametrize(
+  "algorithm", [algorithms.grpo(epochs=2), algorithms.ppo(), algorithms.remax()]
+)
+def test_one_seed_is_the_training_loop(algorithm, at_once, tmp_path):
+  evaluation = EvaluationConfig(every=5, problems=4)
+  run = run_config(algorithm=algorithm, steps=20, evaluation=evaluation)
+  grid = {"optimizer.learning_rate": [1e-4, 3e-4]}
+  found = study(run, TOKENIZER, seeds=[0, 5], grid=grid, at_once=at_once, progress=False)
+  optimizer = dataclasses.replace(run.optimizer, learning_rate=3e-4)
+  ordinary = dataclasses.replace(run, seed=5, optimizer=optimizer)
+  train(ordinary, TOKENIZER, tmp_path, progress=False, loggers=("jsonl",))
+  rows = read_metrics(tmp_path)
+  check_equal(found, rows, (1, 1), TOLERANCE[at_once])
+
+
+def check_equal(found, rows, where, tolerance):
+  """Compares all metrics of a run with rows of the log."""
+  compared = 0
+  for name, values in found.metrics.items():
+    expected = [row[name] for row in rows if name in row and "loss" in row]
+    if name == "eval/accuracy":
+      expected = [row[name] for row in rows if name in row]
+    if name.startswith(("time/", "eval/reward")) or not expected:
+      continue
+    compared += 1
+    np.testing.assert_allclose(
+      values[where], np.array(expected, np.float32), tolerance, 1e-6, err_msg=name
+    )
+  assert compared > 15
+
+
+def test_settings_are_all_combinations():
+  run = run_config(algorithm=algorithms.grpo())
+  grid = {"optimizer.learning_rate": [1, 2], "algorithm.kl.controller.coef": [0, 0.5]}
+  assert [tuple(x.values()) for x in make_settings(run, grid)] == [
+    *((1.0, 0.0), (1.0, 0.5)),
+    *((2.0, 0.0), (2.0, 0.5)),
+  ]
+
+
+@pytest.mark.parametrize(
+  ("grid", "message"),
+  [
+    ({}, "the grid is empty"),
+    ({"optimizer.learning_rate": []}, "optimizer.learning_rate has no values"),
+    ({"optimizer.learning_rate": ["x"]}, "learning_rate has 'x'; it must be a finite"),
+    ({"optimizer.learning_rate": [-1]}, "learning_rate=-1 of the grid: learning_rate is"),
+    ({"algorithm.surrogate.clip_low": [2]}, "clip_low=2 of the grid: clip_low is 2"),
+    (
+      {"sampling.group_size": [4, 8]},
+      "which is 4: it decides what is compiled.*study_runs",
+    ),
+    ({"algorithm.epochs": [1]}, "which is 1: it decides what is compiled"),
+    ({"algorithm.clip": [1]}, "'algorithm.clip', which is no setting.*surrogate.clip_high"),
+  ],
+)
+def test_a_bad_grid_is_rejected(grid, message):
+  with pytest.raises(UserError, match=message):
+    study(run_config(), TOKENIZER, grid=grid)
+
+
+def without_token_reward():
+  run = run_config()
+  return dataclasses.replace(run, task=dataclasses.replace(run.task, token_reward=None))
+
+
+@pytest.mark.parametrize(
+  ("run", "message"),
+  [
+    (without_token_reward, "the task has no token_reward.*training.train"),
+    (lambda: run_config(algorithm=algorithms.dapo()), "dynamic_sampling.*training.train"),
+    (lambda: run_config(scoring=ScoringConfig(workers=1)), "scoring.workers is 1"),
+    (lambda: run_config(steps=3, evaluation=EvaluationConfig(every=2)), "steps is 3 and"),
+    (lambda: run_config(reward=tiny.any_reward), "the reward of the run gives .*'reward'"),
+  ],
+)
+def test_a_run_that_needs_the_host_is_rejected(run, message):
+  with pytest.raises(UserError, match=message):
+    study(run(), TOKENIZER, seeds=1)
+
+
+@pytest.mark.parametrize("seeds", [0, [], [1, 1], [-1]])
+def test_bad_seeds_are_rejected(seeds):
+  with pytest.raises(UserError, match="give a number of seeds, or different ones"):
+    study(run_config(), TOKENIZER, seeds=seeds)
+
+
+def test_runs_that_differ_in_numbers_share_a_program(monkeypatch):
+  programs = []
+
+  def fake(program, settings, seeds, **options):
+    programs.append((options["record"]["names"], settings))
+    shape = (len(settings), len(seeds), program.steps)
+    return {"reward/mean": np.full(shape, float(len(programs)))}
+
+  monkeypatch.setattr("pgax.study.runs.run_program", fake)
+  base = run_config(supervised=SupervisedConfig())
+  task = {"task": base.task}
+  runs = {
+    "a": base,
+    "b": dataclasses.replace(base, algorithm=algorithms.grpo(clip_high=0.5), **task),
+    "c": dataclasses.replace(base, algorithm=algorithms.rloo(), **task),
+  }
+  found = study_runs(runs, TOKENIZER, seeds=2)
+  assert [names for names, _ in programs] == [["a", "b"], ["c"]]
+  clips = [x["algorithm.surrogate.clip_high"] for x in programs[0][1]]
+  assert clips == [0.2, 0.5]
+  assert found.settings == ("a", "b", "c")
+  assert found.metrics["reward/mean"][:, 0, 0].tolist() == [1.0, 1.0, 2.0]
