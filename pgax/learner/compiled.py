@@ -8,12 +8,8 @@ from typing import NamedTuple
 import jax
 from jax.sharding import Mesh
 
-<<<<<<< HEAD
-from pgax.distributed.partitioning import batch_shards, shardings_of
-=======
 from pgax.algorithms import join
-from pgax.distributed.partitioning import shardings_of
->>>>>>> study
+from pgax.distributed.partitioning import batch_shards, shardings_of
 from pgax.learner.config import StepConfig
 from pgax.learner.learner import Learner, make_learner
 from pgax.learner.numbers import Numbers, example, lift_steps
@@ -98,28 +94,13 @@ def compiled_steps(config: StepConfig, mesh: Mesh) -> CompiledSteps:
   return _cached_steps(config, mesh)
 
 
-<<<<<<< HEAD
-def _build(config: StepConfig, mesh: Mesh) -> CompiledSteps:
-  learner = make_learner(config, batch_shards(mesh))
-  # Preflight checks that both optimizers are of one kind: the state has one layout.
-  supervised_learner = dataclasses.replace(
-    learner, optimizer=make_optimizer(config.supervised_optimizer)
-  )
-  abstract = abstract_state(learner, mesh)
-  shardings = shardings_of(abstract)
-  critic_step, critic = None, config.algorithm.critic
-  if critic and critic.pretraining_steps:
-    frozen_policy = dataclasses.replace(learner, learn_policy=False)
-    critic_step = make_policy_step(frozen_policy, shardings)
-=======
 def _bind(
   config: StepConfig, mesh: Mesh, build: Callable[[StepConfig, Mesh], _Programs]
 ) -> CompiledSteps:
   """Gives the numbers of settings to the programs of their structure."""
   structure, numbers = lift_steps(config)
   programs = build(structure, mesh)
-  learner = make_learner(config)
->>>>>>> study
+  learner = make_learner(config, batch_shards(mesh))
   return CompiledSteps(
     learner=learner,
     supervised_learner=_supervised(learner, config),
@@ -164,7 +145,7 @@ def _build(structure: StepConfig, mesh: Mesh) -> _Programs:
     feedback: Feedback,
     learn_policy: bool = True,
   ) -> tuple:
-    learner = make_learner(join(structure, numbers))
+    learner = make_learner(join(structure, numbers), batch_shards(mesh))
     learner = dataclasses.replace(learner, learn_policy=learn_policy)
     return policy_step(learner, state, rollout, feedback)
 
