@@ -143,6 +143,9 @@ class _Runs:
     """The configuration with the numbers of a setting, and its learner."""
     run = join(self.run, numbers)
     learner = make_learner(run.step_config)
+    # Mapped over runs, a choice of lengths would compute them all.
+    settings = dataclasses.replace(learner.config, length_buckets=1)
+    learner = dataclasses.replace(learner, config=settings)
     if supervised:
       optimizer = make_optimizer(run.supervised.optimizer)
       learner = dataclasses.replace(learner, optimizer=optimizer)
