@@ -10,7 +10,7 @@ from pgax.algorithms import LossSums, loss
 from pgax.learner.finite import all_finite, take_if
 from pgax.learner.forward import critic_outputs, policy_outputs, read_prompts
 from pgax.learner.learner import Learner
-from pgax.learner.rows import Microbatch, RowPlan, plan_rows, scan_rows
+from pgax.learner.rows import Microbatch, RowPlan, divide, plan_rows
 from pgax.models import lora
 from pgax.ops.masking import masked_sum
 from pgax.types import Array, Batch, PyTree
@@ -177,14 +177,15 @@ def accumulate_gradients(
   zero = jnp.float32(0)
   sums = StepSums(value, LossSums(*[zero] * len(LossSums._fields)), zero, balance)
   start = zeros(trained), zeros(states), sums
-  (gradient, of_states, sums), logp = scan_rows(plan, add, start, batch)
+  rows = divide(plan, batch)
+  (gradient, of_states, sums), logp = jax.lax.scan(rows.each(add), start, rows.order)
   of_states = jax.tree.map(lambda x, like: x.astype(like.dtype), of_states, states)
   (of_prompts,) = back_through_prompts((of_states, jnp.ones_like(value), zero))
 
   def add_prompts(x: Array, y: Array) -> Array:
     return x.astype(jnp.float32) + y.astype(jnp.float32)
 
-  return jax.tree.map(add_prompts, gradient, of_prompts), sums, logp
+  return jax.tree.map(add_prompts, gradient, of_prompts), sums, rows.put_back(logp)
 
 
 def apply_update(

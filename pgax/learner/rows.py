@@ -97,25 +97,88 @@ def plan_rows(learner: Learner, shape: tuple[int, int, int]) -> RowPlan:
   return RowPlan(lanes, microbatches, tuple(widths), prompts, group)
 
 
-def arrange(plan: RowPlan, mask: Array) -> Array:
+@dataclasses.dataclass(frozen=True)
+class Rows:
+  """The completions of a batch, divided into microbatches.
+
+  Attributes:
+    plan: how they are divided.
+    all: all completions in the lanes of the plan, `[A, J, ...]`.
+    order: `[microbatches, A, M]` int32, index of each completion in its lane. Those past
+      the last one are places that stay empty.
+  """
+
+  plan: RowPlan
+  all: Microbatch
+  order: Array
+
+  def each(self, function: Callable[[PyTree, Microbatch], tuple]) -> Callable:
+    """Returns the body of a scan over `order`.
+
+    Args:
+      function: maps a carry and a `Microbatch` to a carry, and to arrays `[A, M]` and
+        `[A, M, T]`.
+
+    Returns:
+      A function that applies it at the least width that holds a microbatch's completions.
+    """
+    plan, widths = self.plan, self.plan.widths
+
+    def step(carry: PyTree, order: Array) -> tuple[PyTree, PyTree]:
+      if plan.whole:
+        return function(carry, self.all)
+      completions = jax.tree.map(lambda x: _take(x, order), self.all.completions)
+      prompts = jnp.minimum(order // plan.group, plan.prompts // plan.lanes - 1)
+
+      def at(width: int) -> tuple[PyTree, PyTree]:
+        part = Microbatch(_resized(completions, width), self.all.prompt_mask, prompts)
+        after, outputs = function(carry, part)
+        return after, _resized(outputs, widths[-1])
+
+      if len(widths) == 1:
+        return at(widths[0])
+      longest = jnp.max(_ends(completions.token_mask))
+      index = jnp.sum(longest > jnp.array(widths[:-1]))
+      return jax.lax.switch(index, [lambda width=width: at(width) for width in widths])
+
+    return step
+
+  def put_back(self, outputs: PyTree) -> PyTree:
+    """Puts outputs of all microbatches in place.
+
+    Args:
+      outputs: arrays `[microbatches, A, M, ...]`.
+
+    Returns:
+      Arrays `[N, G, ...]`.
+    """
+    shape = self.plan.prompts, self.plan.group
+    return jax.tree.map(lambda x: _put_back(x, self.order, shape), outputs)
+
+
+def divide(plan: RowPlan, completions: Rollout | Batch) -> Rows:
   """Assigns completions to microbatches, those of like lengths together.
 
   Args:
     plan: how completions are divided.
-    mask: `[N, G, T]` bool, tokens that exist.
+    completions: a rollout or a batch.
 
   Returns:
-    `[microbatches, A, M]` int32, index of each completion in its lane. Those past the last
-    one are places that stay empty.
+    `Rows`.
   """
-  count = plan.prompts * plan.group // plan.lanes
-  order = jnp.broadcast_to(jnp.arange(count), (plan.lanes, count))
+  lanes, count = plan.lanes, plan.prompts * plan.group // plan.lanes
+  order = jnp.broadcast_to(jnp.arange(count), (lanes, count))
   if len(plan.widths) > 1:
-    order = jnp.argsort(_ends(mask).reshape(plan.lanes, count), axis=-1)
+    ends = _ends(completions.token_mask).reshape(lanes, count)
+    order = jnp.argsort(ends, axis=-1)
   empty = jnp.arange(count, plan.rows * plan.microbatches)
-  empty = jnp.broadcast_to(empty, (plan.lanes, len(empty)))
+  empty = jnp.broadcast_to(empty, (lanes, len(empty)))
   order = jnp.concatenate([order, empty], axis=-1)
-  return order.reshape(plan.lanes, plan.microbatches, plan.rows).swapaxes(0, 1)
+  return Rows(
+    plan,
+    jax.tree.map(lambda x: x.reshape(lanes, -1, *x.shape[2:]), one_microbatch(completions)),
+    order.reshape(lanes, plan.microbatches, plan.rows).swapaxes(0, 1),
+  )
 
 
 def map_rows(
@@ -133,42 +196,9 @@ def map_rows(
   Returns:
     The function's outputs, as arrays `[N, G]` and `[N, G, T]`.
   """
-  _, outputs = scan_rows(plan, lambda _, part: ((), function(part)), (), completions)
-  return outputs
-
-
-def scan_rows(
-  plan: RowPlan,
-  function: Callable[[PyTree, Microbatch], tuple[PyTree, PyTree]],
-  total: PyTree,
-  completions: Rollout | Batch,
-) -> tuple[PyTree, PyTree]:
-  """Applies a function to one microbatch after the other, and adds up its first outputs.
-
-  Args:
-    plan: how completions are divided.
-    function: maps a `Microbatch` to a pytree like `total`, and to arrays `[A, M]` and
-      `[A, M, T]`.
-    total: pytree of arrays to begin with.
-    completions: a rollout or a batch.
-
-  Returns:
-    The sum, and the other outputs as arrays `[N, G]` and `[N, G, T]`.
-  """
-  whole, order = one_microbatch(completions), arrange(plan, completions.token_mask)
-  by_lane = jax.tree.map(lambda x: x.reshape(plan.lanes, -1, *x.shape[2:]), whole)
-
-  def step(total: PyTree, order: Array) -> tuple[PyTree, PyTree]:
-    if plan.whole:
-      return function(total, by_lane)
-    chosen = jax.tree.map(lambda x: _take(x, order), by_lane.completions)
-    prompts = jnp.minimum(order // plan.group, plan.prompts // plan.lanes - 1)
-    part = Microbatch(chosen, by_lane.prompt_mask, prompts)
-    return _at_width(plan.widths, function, total, part)
-
-  total, outputs = jax.lax.scan(step, total, order)
-  shape = plan.prompts, plan.group
-  return total, jax.tree.map(lambda x: _put_back(x, order, shape), outputs)
+  rows = divide(plan, completions)
+  step = rows.each(lambda carry, part: (carry, function(part)))
+  return rows.put_back(jax.lax.scan(step, (), rows.order)[1])
 
 
 def one_microbatch(completions: Rollout | Batch) -> Microbatch:
@@ -212,29 +242,14 @@ def _put_back(x: Array, order: Array, shape: tuple[int, int]) -> Array:
   return jax.vmap(put)(zeros, order.reshape(lanes, -1), rows).reshape(*shape, *rest)
 
 
-def _at_width(
-  widths: tuple[int, ...], function: Callable, total: PyTree, part: Microbatch
-) -> tuple[PyTree, PyTree]:
-  """Applies a function to a microbatch at the least width that holds its completions."""
-  longest = widths[-1]
+def _resized(tree: PyTree, width: int) -> PyTree:
+  """Cuts or pads the tokens of arrays `[A, M, T, ...]`; others stay as they are."""
 
-  def resized(tree: PyTree, width: int) -> PyTree:
-    def resize(x: Array) -> Array:
-      if x.ndim < 3 or x.shape[2] == width:
-        return x
-      if width < x.shape[2]:
-        return x[:, :, :width]
-      return jnp.pad(x, [(0, 0)] * 2 + [(0, width - x.shape[2])] + [(0, 0)] * (x.ndim - 3))
+  def resize(x: Array) -> Array:
+    if x.ndim < 3 or width <= x.shape[2]:
+      return x if x.ndim < 3 else x[:, :, :width]
+    padding = [(0, 0)] * x.ndim
+    padding[2] = (0, width - x.shape[2])
+    return jnp.pad(x, padding)
 
-    return jax.tree.map(resize, tree)
-
-  def at(width: int) -> tuple[PyTree, PyTree]:
-    cut = part._replace(completions=resized(part.completions, width))
-    total_after, outputs = function(total, cut)
-    return total_after, resized(outputs, longest)
-
-  if len(widths) == 1:
-    return at(longest)
-  length = jnp.max(_ends(part.completions.token_mask))
-  index = jnp.sum(length > jnp.array(widths[:-1]))
-  return jax.lax.switch(index, [lambda width=width: at(width) for width in widths])
+  return jax.tree.map(resize, tree)

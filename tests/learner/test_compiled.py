@@ -135,8 +135,8 @@ def test_at_most_six_calls_lie_between_the_loop_and_the_loss(tmp_path):
   ]
 
 
-def test_steps_are_built_from_their_settings_alone():
-  assert list(inspect.signature(make_learner).parameters) == ["config"]
+def test_steps_are_built_from_their_settings_and_devices_alone():
+  assert list(inspect.signature(make_learner).parameters) == ["config", "lanes"]
 
 
 def test_a_sweep_over_numbers_is_traced_once():
