@@ -40,25 +40,22 @@ class CompiledSteps(NamedTuple):
   critic_step: Callable | None
 
 
-@dataclasses.dataclass(frozen=True)
-class BoundStep:
-  """A jitted step with the numbers of its settings.
+class BoundStep(functools.partial):
+  """A jitted step that has got the numbers of its settings, its first argument."""
 
-  Attributes:
-    program: jitted function of numbers, a state and its data, shared by all settings of one
-      structure.
-    numbers: the numbers; see `numbers.lift_steps`.
-  """
+  @property
+  def program(self) -> Callable:
+    """The jitted function, shared by all settings of one structure."""
+    return self.func
 
-  program: Callable
-  numbers: Numbers
-
-  def __call__(self, state: TrainState, *data: PyTree) -> tuple:
-    return self.program(self.numbers, state, *data)
+  @property
+  def numbers(self) -> Numbers:
+    """The numbers; see `numbers.lift_steps`."""
+    return self.args[0]
 
   def lower(self, state: TrainState, *data: PyTree) -> jax.stages.Lowered:
     """Lowers the program; see `jax.jit`."""
-    return self.program.lower(self.numbers, state, *data)
+    return self.func.lower(*self.args, state, *data)
 
 
 class _Programs(NamedTuple):

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -80,6 +81,11 @@ class _Runs:
     self.sampler = make_sampler(
       run.sampling, self.model, tokenizer, make_mesh(), ids, record_experts=experts
     )
+    # The stages before reinforcement, compiled once for all chunks of a study.
+    self._initial = jax.jit(jax.vmap(self._initial_run))
+    self._train = jax.jit(jax.vmap(self._train_run), donate_argnums=1)
+    self._begin = jax.jit(jax.vmap(self._begin_run))
+    self._states: dict[Any, TrainState] = {}
     count = min(run.evaluation.problems, len(run.task.held_out))
     held_out = [run.task.held_out[i] for i in range(count)]
     self.held_out = held_out_problems(held_out, self.collate, self.reward)
@@ -92,49 +98,57 @@ class _Runs:
     """Returns the states that reinforcement begins with."""
     supervised = {x: v for x, v in numbers.items() if x.startswith("supervised.")}
     if any(len(set(np.asarray(x).tolist())) > 1 for x in supervised.values()):
-      states = self._pretrained(tuple(seeds), supervised)
-    else:  # runs of one seed have one supervised start
-      unique, index = np.unique(seeds, return_inverse=True)
-      one = {x: values[: len(unique)] for x, values in supervised.items()}
-      states = self._pretrained(tuple(unique.tolist()), one)
-      states = jax.tree.map(lambda x: x[index], states)
+      states = self._pretrained(seeds, supervised)
+    else:
+      states = self._kept(seeds, {x: values[:1] for x, values in supervised.items()})
+    return self._begin(dict(numbers), states)
 
-    def begin(numbers: Numbers, state: TrainState) -> TrainState:
-      run, learner = self._learner(numbers)
-      from_policy = learner.critic and run.critic.start == "policy"
-      policy = self._policy(state) if from_policy else None
-      fresh = new_state(state.key, learner)  # controllers have numbers of the setting
-      names = ("kl_state", "entropy_state", "baseline_state")
-      state = state.replace(**{name: getattr(fresh, name) for name in names})
-      return reinforcement_state(learner, state, policy)
+  def _kept(self, seeds: Sequence[int], numbers: Numbers) -> TrainState:
+    """States at the end of the supervised stage, computed once for the runs of a seed."""
+    key = tuple((x, float(values[0])) for x, values in numbers.items())
+    wanted = sorted(set(seeds))
+    kept = {x: self._states[key, x] for x in wanted if (key, x) in self._states}
+    missing = [x for x in wanted if x not in kept]
+    if missing:
+      repeated = {x: np.repeat(values, len(missing)) for x, values in numbers.items()}
+      states = self._pretrained(missing, repeated)
+      kept |= {x: jax.tree.map(lambda y, i=i: y[i], states) for i, x in enumerate(missing)}
+    # Runs are ordered by their seeds, so those of other seeds are done.
+    self._states = {(key, x): state for x, state in kept.items()}
+    return jax.tree.map(lambda *x: jnp.stack(x), *(kept[x] for x in seeds))
 
-    return jax.jit(jax.vmap(begin))(dict(numbers), states)
+  def _begin_run(self, numbers: Numbers, state: TrainState) -> TrainState:
+    run, learner = self._learner(numbers)
+    from_policy = learner.critic and run.critic.start == "policy"
+    policy = self._policy(state) if from_policy else None
+    fresh = new_state(state.key, learner)  # controllers have numbers of the setting
+    names = ("kl_state", "entropy_state", "baseline_state")
+    state = state.replace(**{name: getattr(fresh, name) for name in names})
+    return reinforcement_state(learner, state, policy)
 
-  def _pretrained(self, seeds: tuple[int, ...], numbers: Numbers) -> TrainState:
+  def _initial_run(self, numbers: Numbers, seed: Array) -> TrainState:
+    _, learner = self._learner(numbers, supervised=True)
+    state = new_state(jax.random.key(seed), learner)
+    return state if self.params is None else with_policy(state, learner, self.params)
+
+  def _train_run(self, numbers: Numbers, state: TrainState, rows: PyTree) -> TrainState:
+    run, learner = self._learner(numbers, supervised=True)
+    options = {
+      "normalize_constant": run.supervised.normalize_constant,
+      "microbatches": run.supervised.microbatches,
+    }
+
+    def step(state: TrainState, rows: PyTree) -> tuple[TrainState, None]:
+      return supervised_step(learner, state, rows, **options)[0], None
+
+    return jax.lax.scan(step, state, rows)[0]
+
+  def _pretrained(self, seeds: Sequence[int], numbers: Numbers) -> TrainState:
     """States at the end of the supervised stage, `[seeds]`."""
-
-    def initial(numbers: Numbers, seed: Array) -> TrainState:
-      _, learner = self._learner(numbers, supervised=True)
-      state = new_state(jax.random.key(seed), learner)
-      return state if self.params is None else with_policy(state, learner, self.params)
-
-    def train(numbers: Numbers, state: TrainState, rows: PyTree) -> TrainState:
-      run, learner = self._learner(numbers, supervised=True)
-      options = {
-        "normalize_constant": run.supervised.normalize_constant,
-        "microbatches": run.supervised.microbatches,
-      }
-
-      def step(state: TrainState, rows: PyTree) -> tuple[TrainState, None]:
-        return supervised_step(learner, state, rows, **options)[0], None
-
-      return jax.lax.scan(step, state, rows)[0]
-
     numbers = {x: jnp.asarray(values) for x, values in numbers.items()}
-    states = jax.jit(jax.vmap(initial))(numbers, jnp.asarray(seeds, jnp.int32))
-    train = jax.jit(jax.vmap(train), donate_argnums=1)
+    states = self._initial(numbers, jnp.asarray(seeds, jnp.int32))
     for rows in solution_batches(self.run, self.collate, seeds, _SUPERVISED_STEPS):
-      states = train(numbers, states, rows)
+      states = self._train(numbers, states, rows)
     return states
 
   def _learner(

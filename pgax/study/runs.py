@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
@@ -43,7 +44,7 @@ def study(
   *,
   seeds: int | Sequence[int] = 10,
   grid: Grid | None = None,
-  at_once: int = 8,
+  at_once: int | None = None,
   params: PyTree | None = None,
   workdir: Path | None = None,
   record: Mapping[str, Any] | None = None,
@@ -59,6 +60,7 @@ def study(
       3e-4], "algorithm.surrogate.clip_high": [0.2, 0.28]}`; all combinations are run. None
       runs the configuration as it is.
     at_once: number of runs that are computed at once, over all devices; it bounds memory.
+      None is one for each CPU, and eight for each accelerator.
     params: parameters that all policies start from; None initializes them by the seed.
     workdir: folder where the results of finished runs are kept; the same call continues an
       interrupted study. None keeps nothing.
@@ -95,7 +97,7 @@ def study_runs(
   tokenizer: PreTrainedTokenizerFast,
   *,
   seeds: int | Sequence[int] = 10,
-  at_once: int = 8,
+  at_once: int | None = None,
   params: PyTree | None = None,
   workdir: Path | None = None,
   record: Mapping[str, Any] | None = None,
@@ -129,7 +131,7 @@ def _study(
   settings: Mapping[str, tuple[RunConfig, Mapping[str, float]]],
   tokenizer: PreTrainedTokenizerFast,
   seeds: int | Sequence[int],
-  at_once: int,
+  at_once: int | None,
   params: PyTree | None,
   workdir: Path | None,
   record: Mapping[str, Any] | None,
@@ -138,6 +140,8 @@ def _study(
   chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
   if not chosen or len({*chosen}) < len(chosen) or min(chosen) < 0:
     raise UserError(f"seeds is {seeds}; give a number of seeds, or different ones from 0")
+  if at_once is None:  # a run keeps a CPU busy; of accelerators, eight are a guess
+    at_once = len(jax.devices()) * (1 if jax.default_backend() == "cpu" else 8)
   if at_once < 1:
     raise UserError(f"at_once is {at_once}; it must be at least 1")
   groups = _by_structure(settings)

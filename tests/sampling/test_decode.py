@@ -14,7 +14,16 @@ TOKENS, MASK = tiny.prompts()
 NO_EOS, GROUP, LENGTH = np.array([-1], np.int32), 4, 8
 
 
-def draw(key=0, tokens=TOKENS, mask=MASK, slots=0, lanes=1, counted=False, **options):
+def draw(
+  key=0,
+  tokens=TOKENS,
+  mask=MASK,
+  slots=0,
+  lanes=1,
+  counted=False,
+  fixed_steps=False,
+  **options,
+):
   key = jax.random.key(key) if isinstance(key, int) else key
   function = sample_counted if counted else sample
   return function(
@@ -28,6 +37,7 @@ def draw(key=0, tokens=TOKENS, mask=MASK, slots=0, lanes=1, counted=False, **opt
     max_tokens=LENGTH,
     slots=slots,
     lanes=lanes,
+    fixed_steps=fixed_steps,
   )
 
 
@@ -150,6 +160,14 @@ def test_stops_when_all_completions_have_ended(eos, steps):
   rollout, counts = draw(eos_ids=eos, counted=True)
   assert np.all(np.asarray(rollout.token_mask).sum(-1) == steps)
   assert counts.steps == steps
+
+
+def test_a_fixed_number_of_steps_changes_no_sample():
+  until_done = draw(eos_ids=ENDS)
+  fixed = draw(eos_ids=ENDS, fixed_steps=True)
+  jax.tree.map(np.testing.assert_array_equal, fixed, until_done)
+  with pytest.raises(ValueError, match="slots is 4 of 16 .* fixed_steps is True"):
+    draw(slots=4, fixed_steps=True)
 
 
 def test_no_completion_is_shorter_than_the_minimum():

@@ -11,7 +11,7 @@ from pgax.data import byte_tokenizer
 from pgax.errors import UserError
 from pgax.rewards.tokens import byte_characters
 from pgax.runs.loggers import read_metrics
-from pgax.study import study, study_runs
+from pgax.study import policy_program, study, study_runs
 from pgax.study.settings import make_settings
 from pgax.training import EvaluationConfig, ScoringConfig, SupervisedConfig, train
 from tests import tiny
@@ -162,3 +162,23 @@ def test_runs_that_differ_in_numbers_share_a_program(monkeypatch):
   assert clips == [0.2, 0.5]
   assert found.settings == ("a", "b", "c")
   assert found.metrics["reward/mean"][:, 0, 0].tolist() == [1.0, 1.0, 2.0]
+
+
+def test_runs_of_a_seed_share_their_supervised_stage():
+  program, trained = policy_program(run_config(), TOKENIZER), []
+  runs = program.start.__self__
+
+  def pretrained(seeds, numbers):
+    trained.append((list(seeds), {x: list(values) for x, values in numbers.items()}))
+    return jnp.asarray(seeds, jnp.float32)
+
+  runs._pretrained, runs._begin = pretrained, lambda numbers, states: states
+  rate, other = "optimizer.learning_rate", "supervised.optimizer.learning_rate"
+  found = program.start({rate: np.array([1, 2, 1])}, [0, 0, 5])
+  assert found.tolist() == [0, 0, 5] and trained.pop() == ([0, 5], {})
+  assert program.start({rate: np.array([2, 1])}, [5, 6]).tolist() == [5, 6]
+  assert trained.pop() == ([6], {})
+  program.start({other: np.array([3.0, 3.0])}, [6, 6])
+  assert trained.pop() == ([6], {other: [3.0]})
+  program.start({other: np.array([3.0, 4.0])}, [6, 6])
+  assert trained.pop() == ([6, 6], {other: [3.0, 4.0]})
