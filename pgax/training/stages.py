@@ -51,9 +51,7 @@ class Supervised:
   prefix: str = SUPERVISED
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("loss", "loss", ".3f"))
 
-  def step(
-    self, state: TrainState, with_samples: bool, stop: Stop = None
-  ) -> StepResult:
+  def step(self, state: TrainState, with_samples: bool, stop: Stop = None) -> StepResult:
     """Trains on a batch of worked solutions; there are no completions."""
     del with_samples, stop
     rows, watch = self.next_rows(), Stopwatch()
@@ -107,9 +105,7 @@ class Reinforcement:
   prefix: str = ""
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("reward", "reward/mean", ".2f"))
 
-  def step(
-    self, state: TrainState, with_samples: bool, stop: Stop = None
-  ) -> StepResult:
+  def step(self, state: TrainState, with_samples: bool, stop: Stop = None) -> StepResult:
     """Collects experience with the policy and learns from it, unless stopped between."""
     start, done = time.process_time(), int(state.step)
     key, _ = step_keys(state.key, state.total_steps)

@@ -133,7 +133,5 @@ def test_those_of_another_run_are_rejected(run, tmp_path):
 
 def test_other_shapes_are_named(saved):
   wider = _state(0).replace(base={"w": jnp.zeros((3, 41)), "v": jnp.arange(5)})
-  with pytest.raises(
-    UserError, match=r"base\.w is \(3, 40\) in the checkpoint and"
-  ):
+  with pytest.raises(UserError, match=r"base\.w is \(3, 40\) in the checkpoint and"):
     Checkpoints(saved, read_only=True).restore(wider)
