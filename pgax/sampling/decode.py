@@ -186,7 +186,7 @@ def decodes_unrolled(config: DecoderConfig) -> bool:
   token. Without it 64 completions of 128 tokens take 0.65 of the time (4 layers, width 256,
   as many key heads as heads), and one completion also less. It needs one more copy of the
   parameters, so large models are scanned: with SmolLM2-135M, 32 completions of 24 tokens
-  take 1.4 of the time and 0.62 of the memory. Elsewhere it has not been measured.
+  take 1.1 of the time and 0.62 of the memory. Elsewhere it has not been measured.
   """
   per_layer = config.embed_dim * (
     2 * config.head_dim * (config.num_heads + config.num_kv_heads)
