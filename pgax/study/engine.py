@@ -76,23 +76,23 @@ def run_program(
   if folder is not None:
     open_folder(folder, {**(record or {}), "settings": list(map(dict, settings))})
   call, parts = _compiled(program, settings, at_once), []
-  chunks = list(_chunks(len(runs), at_once))
+
+  def compute(chunk: Chunk, report: Callable[[int], None]) -> dict[str, np.ndarray]:
+    chosen = [runs[i] for i in chunk.runs]
+    numbers = _stack([settings[x] for x, _ in chosen])
+    metrics = _run_chunk(program, call, numbers, [seed for _, seed in chosen], report)
+    return {key: x[: chunk.count] for key, x in metrics.items()}
+
   with tqdm(total=len(runs) * program.steps, disable=not progress, desc=name) as bar:
-    for chunk in chunks:
-      chosen = [runs[i] for i in chunk.runs]
-      file = (
-        folder and folder / f"runs_{chunk.runs[0]}_to_{chunk.runs[chunk.count - 1]}.npz"
-      )
-      metrics = file and load_chunk(file)
+    for chunk in _chunks(len(runs), at_once):
+      file = folder and folder / f"runs_{chunk.runs[0]}_to_{chunk.runs[chunk.count - 1]}"
+      metrics = load_chunk(file) if file else None
       if metrics is None:
-        numbers = _stack([settings[x] for x, _ in chosen])
-        report = functools.partial(_advance, bar, chunk.count)
-        metrics = _run_chunk(program, call, numbers, [s for _, s in chosen], report)
-        metrics = {key: x[: chunk.count] for key, x in metrics.items()}
+        metrics = compute(chunk, functools.partial(_advance, bar, chunk.count))
         if file:
           save_chunk(file, metrics)
       else:
-        bar.update(chunk.count * program.steps)
+        _advance(bar, chunk.count, program.steps)
       parts.append(metrics)
   shape = (len(seeds), len(settings))
   joined = {key: np.concatenate([x[key] for x in parts]) for key in parts[0]}

@@ -39,19 +39,20 @@ def open_folder(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def save_chunk(path: Path, metrics: Mapping[str, np.ndarray]) -> None:
-  """Writes the metrics of a chunk; the file is there completely or not at all."""
+  """Writes the metrics of a chunk to `PATH.npz`, completely or not at all."""
   temporary = path.with_suffix(".tmp")
   with temporary.open("wb") as file:
     # A file has no folders: `eval/accuracy` is saved under another name.
     np.savez(file, **{key.replace("/", "|"): x for key, x in metrics.items()})
-  os.replace(temporary, path)
+  os.replace(temporary, path.with_suffix(".npz"))
 
 
 def load_chunk(path: Path) -> dict[str, np.ndarray] | None:
-  """Reads the metrics of a finished chunk; None if there are none."""
-  if not path.exists():
+  """Reads the metrics of a finished chunk from `PATH.npz`; None if there are none."""
+  file = path.with_suffix(".npz")
+  if not file.exists():
     return None
-  with np.load(path) as arrays:
+  with np.load(file) as arrays:
     return {key.replace("|", "/"): arrays[key] for key in arrays.files}
 
 

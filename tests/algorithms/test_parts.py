@@ -103,6 +103,7 @@ CALLS = {
   ),
   parts.ReferenceWeighted: (surrogate, {"clip": 0.1, "importance": "none"}),
   parts.MirrorDescent: (surrogate, {"tau": 0.5}),
+  parts.TargetMatching: (surrogate, {"eta": 0.5}),
   parts.Pairwise: (surrogate, {"clip": 0.5, "form": "joint"}),
   parts.Contrastive: (surrogate, {"beta": 0.5}),
   parts.FixedLength: (weight, {"max_length": 9}),
