@@ -34,8 +34,8 @@ from tests.forked import last_of_each
     ),
     (["--config.reward=x"], "--config.reward can't be set on the command line"),
     (
-      ["--config.sampling.prompts_per_step=6", "--config.learner.microbatches=4"],
-      "sampling.prompts_per_step is 6; it must be a multiple",
+      ["--config.sampling.prompts_per_step=6", "--config.learner.microbatches=400"],
+      "learner.microbatches is 400; an optimizer step has 48 completions",
     ),
     (
       ["--config=experiments/configs/rloo.py", "--config.sampling.group_size=1"],
