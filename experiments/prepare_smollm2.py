@@ -8,6 +8,7 @@ template. Nothing is downloaded, and PyTorch is not needed.
 
 import importlib.util
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,7 @@ _NAMES = {
   "ffn_down": "mlp.down_proj",
 }
 _OUTSIDE_BLOCKS = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
+_TENSOR = re.compile(r"(?:blk\.(\d+)\.)?(\w+)\.weight")
 _CONTROL = 3  # the type of a special token in GGUF
 
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to write.", required=True)
@@ -81,18 +83,36 @@ def prepare(source: Path, output: Path) -> None:
     raise UserError(f"{output} exists already; remove it to write it again")
   try:
     reader = gguf.GGUFReader(source)
-  except (OSError, ValueError) as error:
+  except (OSError, ValueError, IndexError) as error:  # the last two for a cut file
     raise UserError(f"{source} can't be read as a GGUF file: {error}") from None
-  values = {name: field.contents() for name, field in reader.fields.items()}
+  values = _Values({name: field.contents() for name, field in reader.fields.items()})
   _check(source, values)
+  try:  # all of it is converted before anything is written
+    tokenizer, config = _tokenizer(values), _config(values)
+    tensors = dict(_tensors(reader, values))
+  except _OtherFileError as error:
+    raise UserError(f"{source} can't be converted: {error}") from None
   partial = output.with_name(f".{output.name}.unfinished")
   shutil.rmtree(partial, ignore_errors=True)
-  partial.mkdir(parents=True)
-  _tokenizer(values).save_pretrained(partial)
-  (partial / "config.json").write_text(json.dumps(_config(values), indent=2) + "\n")
-  tensors = dict(_tensors(reader, values))
+  try:
+    partial.mkdir(parents=True)
+  except OSError as error:
+    raise UserError(f"{output} can't be written: {error.strerror}") from None
+  tokenizer.save_pretrained(partial)
+  (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n")
   save_file(tensors, partial / "model.safetensors", metadata={"format": "pt"})
   partial.rename(output)
+
+
+class _OtherFileError(Exception):
+  """A file is not as this program expects; the message says what."""
+
+
+class _Values(dict[str, Any]):
+  """The settings of a file; one that is missing is named."""
+
+  def __missing__(self, name: str) -> Any:
+    raise _OtherFileError(f"it has no {name}")
 
 
 def _check(source: Path, values: dict[str, Any]) -> None:
@@ -178,14 +198,20 @@ def _tensors(reader: Any, values: dict[str, Any]) -> Iterator[tuple[str, np.ndar
     "attn_k": values["llama.attention.head_count_kv"],
   }
   for tensor in reader.tensors:
-    *block, kind, _ = tensor.name.split(".")
+    name, kind = _their_name(tensor.name)
     weight = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
-    if kind in heads:
-      weight = _split_halves(weight, heads[kind])
-    if block:
-      yield f"model.layers.{block[1]}.{_NAMES[kind]}.weight", weight
-    else:
-      yield f"{_OUTSIDE_BLOCKS[kind]}.weight", weight
+    yield name, _split_halves(weight, heads[kind]) if kind in heads else weight
+
+
+def _their_name(name: str) -> tuple[str, str]:
+  """Returns the name of a tensor in transformers, and its kind."""
+  if match := _TENSOR.fullmatch(name):
+    layer, kind = match.groups()
+    if layer and kind in _NAMES:
+      return f"model.layers.{layer}.{_NAMES[kind]}.weight", kind
+    if not layer and kind in _OUTSIDE_BLOCKS:
+      return f"{_OUTSIDE_BLOCKS[kind]}.weight", kind
+  raise _OtherFileError(f"SmolLM2 has no tensor {name}")
 
 
 def _split_halves(weight: np.ndarray, heads: int) -> np.ndarray:

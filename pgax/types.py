@@ -242,7 +242,9 @@ class AdvantageFn(Protocol):
 class SurrogateFn(Protocol):
   """Computes a per-token loss from log-probabilities `[N, G, T]` and the batch.
 
-  Only `logp` is differentiated; the batch is data.
+  Only `logp` is differentiated; the batch is data. With an attribute `compares_completions`
+  that is False, a completion's loss does not depend on the others of its group, and a
+  microbatch may hold a part of a group. Without it all groups stay whole.
   """
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss: ...

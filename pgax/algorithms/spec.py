@@ -288,6 +288,11 @@ class Algorithm:
     return not is_concrete(self.target_kl) or self.target_kl < math.inf
 
   @property
+  def compares_completions(self) -> bool:
+    """Whether the surrogate needs all completions of a group at once."""
+    return getattr(self.surrogate, "compares_completions", True)
+
+  @property
   def needs_reference(self) -> bool:
     """Whether the loss or the reward depends on the reference policy."""
     anchored = self.kl is not None and self.kl.anchor == "reference"

@@ -155,7 +155,8 @@ class LearnerConfig:
 
   Attributes:
     microbatches: number of microbatches that an optimizer step is split into, to save
-      memory. They are made of completions: one can hold a part of a group.
+      memory. They are made of completions: one can hold a part of a group, unless the
+      surrogate compares the completions of a group.
     length_buckets: number of lengths that microbatches are computed at. Completions of like
       lengths are put together, and padding beyond the next of `length_buckets` equal parts
       of `max_completion_tokens` costs nothing. There are at least as many microbatches,

@@ -10,7 +10,7 @@ from pgax.algorithms import LossSums, loss
 from pgax.learner.finite import all_finite, take_if
 from pgax.learner.forward import critic_outputs, policy_outputs, read_prompts
 from pgax.learner.learner import Learner
-from pgax.learner.rows import Microbatch, RowPlan, divide, plan_rows
+from pgax.learner.rows import Microbatch, RowPlan, divide, in_units, plan_rows
 from pgax.models import lora
 from pgax.ops.masking import masked_sum
 from pgax.types import Array, Batch, PyTree
@@ -42,6 +42,7 @@ class StepSums(NamedTuple):
 def policy_objective(
   trained: Trained,
   states: Trained,
+  plan: RowPlan,
   learner: Learner,
   params: Trained,
   base: PyTree,
@@ -55,6 +56,7 @@ def policy_objective(
   Args:
     trained: parameters to differentiate; `policy` is empty if only the critic is trained.
     states: `PromptStates` under policy and critic, to differentiate as well.
+    plan: how the batch is divided.
     learner: model, algorithm and settings.
     params: parameters of policy and critic; used where `trained` is empty.
     base: frozen parameters under adapters; empty without adapters.
@@ -85,7 +87,10 @@ def policy_objective(
   if learner.critic:
     outputs = critic_outputs(learner.critic, trained.critic, states.critic, part)
   bonus = entropy if learner.algorithm.entropy else None
-  total, terms = loss(learner.algorithm, logp, batch, kl_coef, outputs, bonus, entropy_coef)
+  compared = in_units(plan, (logp, batch, outputs, bonus))
+  total, terms = loss(
+    learner.algorithm, *compared[:2], kl_coef, *compared[2:], entropy_coef=entropy_coef
+  )
   balance = jnp.float32(0)
   if router_weights is not None:
     balance = jnp.sum(router_weights * load.probability)
@@ -166,8 +171,8 @@ def accumulate_gradients(
   gradient_of = jax.value_and_grad(policy_objective, argnums=(0, 1), has_aux=True)
 
   def add(total: tuple, part: Microbatch) -> tuple[tuple, Array]:
-    arguments = (learner, params, base, part, kl_coef, router_weights, entropy_coef)
-    (_, (sums, logp)), gradients = gradient_of(trained, states, *arguments)
+    settings = plan, learner, params, base, part, kl_coef, router_weights, entropy_coef
+    (_, (sums, logp)), gradients = gradient_of(trained, states, *settings)
     gradients = jax.tree.map(lambda x: x.astype(dtype), gradients)
     return jax.tree.map(jnp.add, total, (*gradients, sums)), logp
 

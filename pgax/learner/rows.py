@@ -46,6 +46,7 @@ class RowPlan:
     widths: numbers of tokens that completions are cut to, ascending; the last is `T`.
     prompts: number of prompts, `N`.
     group: number of completions of each prompt, `G`.
+    unit: number of adjacent completions that stay together: 1, or `G`.
   """
 
   lanes: int
@@ -53,6 +54,7 @@ class RowPlan:
   widths: tuple[int, ...]
   prompts: int
   group: int
+  unit: int = 1
 
   @property
   def whole(self) -> bool:
@@ -62,7 +64,8 @@ class RowPlan:
   @property
   def rows(self) -> int:
     """Number of completions of a lane in a microbatch."""
-    return -(-self.prompts * self.group // (self.lanes * self.microbatches))
+    units = self.prompts * self.group // (self.lanes * self.unit)
+    return -(-units // self.microbatches) * self.unit
 
   @property
   def prompt_chunks(self) -> int:
@@ -88,13 +91,15 @@ def plan_rows(learner: Learner, shape: tuple[int, int, int]) -> RowPlan:
   if prompts % lanes:
     raise ValueError(f"lanes is {lanes}; it must divide the {prompts} prompts")
   buckets = config.length_buckets or min(max(length // _BUCKET_TOKENS, 1), _MOST_BUCKETS)
+  buckets = min(buckets, length)
   widths = sorted({-(-length * i // buckets) for i in range(1, buckets + 1)})
   # Each width gets as many microbatches as the others.
   microbatches = -(-config.microbatches // len(widths)) * len(widths)
-  microbatches = min(microbatches, prompts // lanes * group)
+  unit = group if learner.algorithm.compares_completions else 1
+  microbatches = min(microbatches, prompts // lanes * group // unit)
   if microbatches == 1:
-    return RowPlan(prompts, 1, (length,), prompts, group)
-  return RowPlan(lanes, microbatches, tuple(widths), prompts, group)
+    return RowPlan(prompts, 1, (length,), prompts, group, unit)
+  return RowPlan(lanes, microbatches, tuple(widths), prompts, group, unit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,14 +171,16 @@ def divide(plan: RowPlan, completions: Rollout | Batch) -> Rows:
   Returns:
     `Rows`.
   """
-  lanes, count = plan.lanes, plan.prompts * plan.group // plan.lanes
+  lanes, unit = plan.lanes, plan.unit
+  count = plan.prompts * plan.group // (lanes * unit)
   order = jnp.broadcast_to(jnp.arange(count), (lanes, count))
   if len(plan.widths) > 1:
-    ends = _ends(completions.token_mask).reshape(lanes, count)
-    order = jnp.argsort(ends, axis=-1)
-  empty = jnp.arange(count, plan.rows * plan.microbatches)
+    ends = _ends(completions.token_mask).reshape(lanes, count, unit)
+    order = jnp.argsort(jnp.max(ends, axis=-1), axis=-1)
+  empty = jnp.arange(count, plan.rows * plan.microbatches // unit)
   empty = jnp.broadcast_to(empty, (lanes, len(empty)))
   order = jnp.concatenate([order, empty], axis=-1)
+  order = order[..., None] * unit + jnp.arange(unit)
   return Rows(
     plan,
     jax.tree.map(lambda x: x.reshape(lanes, -1, *x.shape[2:]), one_microbatch(completions)),
@@ -217,6 +224,21 @@ def one_microbatch(completions: Rollout | Batch) -> Microbatch:
     experts=experts and ExpertChoices(None, experts.completion),
   )
   return Microbatch(without_prompts, completions.prompt_mask[:, None], None)
+
+
+def in_units(plan: RowPlan, tree: PyTree) -> PyTree:
+  """Turns arrays `[A, M, ...]` of a microbatch into groups, if these stay together.
+
+  Args:
+    plan: how completions are divided.
+    tree: arrays of a microbatch.
+
+  Returns:
+    Arrays `[A * M / G, G, ...]` if completions are compared; `tree` otherwise.
+  """
+  if plan.unit == 1:
+    return tree
+  return jax.tree.map(lambda x: x.reshape(-1, plan.unit, *x.shape[2:]), tree)
 
 
 def _ends(mask: Array) -> Array:

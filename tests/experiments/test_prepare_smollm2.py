@@ -60,7 +60,8 @@ def _write(path, model, **changes):
   writer.add_feed_forward_length(MLP)
   writer.add_head_count(HEADS)
   writer.add_head_count_kv(KEY_HEADS)
-  writer.add_rope_freq_base(1e5)
+  if changes.get("rope", True):
+    writer.add_rope_freq_base(1e5)
   writer.add_layer_norm_rms_eps(1e-5)
   writer.add_vocab_size(VOCAB)
   _write_tokenizer(writer, changes.get("pre", "smollm"))
@@ -77,6 +78,8 @@ def _write(path, model, **changes):
       writer.add_tensor("token_embd.weight", weight)
     elif name == "model.norm.weight":
       writer.add_tensor("output_norm.weight", weight)
+  if extra := changes.get("extra"):
+    writer.add_tensor(extra, np.ones(WIDTH, np.float32))
   writer.write_header_to_file()
   writer.write_kv_data_to_file()
   writer.write_tensors_to_file()
@@ -146,3 +149,28 @@ def test_what_cannot_be_converted_is_named(prepared, tmp_path):
   with pytest.raises(UserError, match=r"tokenizer.ggml.pre is 'llama-bpe' in .*'smollm'"):
     prepare_smollm2.prepare(tmp_path / "other.gguf", tmp_path / "model")
   assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"rope": False}, "it has no llama.rope.freq_base"),
+    ({"extra": "output.weight"}, "SmolLM2 has no tensor output.weight"),
+    ({"extra": "blk.0.attn_q.bias"}, "SmolLM2 has no tensor blk.0.attn_q.bias"),
+  ],
+)
+def test_another_model_leaves_nothing_behind(tmp_path, changes, message):
+  _write(tmp_path / "other.gguf", _model(), **changes)
+  with pytest.raises(UserError, match=f"other.gguf can't be converted: {message}"):
+    prepare_smollm2.prepare(tmp_path / "other.gguf", tmp_path / "model")
+  assert [path.name for path in tmp_path.iterdir()] == ["other.gguf"]
+
+
+def test_a_cut_file_and_a_folder_that_cannot_be_are_named(prepared, tmp_path):
+  whole = (prepared[1] / "model.gguf").read_bytes()
+  for length in (0, 24, len(whole) - 100):
+    (tmp_path / "cut.gguf").write_bytes(whole[:length])
+    with pytest.raises(UserError, match=r"cut.gguf can't be read as a GGUF file"):
+      prepare_smollm2.prepare(tmp_path / "cut.gguf", tmp_path / "model")
+  with pytest.raises(UserError, match=r"cut.gguf/model can't be written: Not a directory"):
+    prepare_smollm2.prepare(prepared[1] / "model.gguf", tmp_path / "cut.gguf" / "model")

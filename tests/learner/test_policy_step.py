@@ -38,6 +38,10 @@ def assert_same(a, b, **tolerance):
     np.testing.assert_allclose(x, y, **tolerance)
 
 
+def one_tpo():
+  return algorithms.tpo(epochs=1)  # rounding grows over steps of this size
+
+
 @pytest.mark.parametrize(
   ("preset", "settings"),
   [
@@ -46,6 +50,13 @@ def assert_same(a, b, **tolerance):
     (algorithms.rloo, {"config": LearnerConfig(microbatches=16)}),
     (
       algorithms.dr_grpo,
+      {"config": LearnerConfig(microbatches=2, length_buckets=2), "lanes": 2},
+    ),
+    # These compare the completions of a group, which stay together.
+    (one_tpo, {"config": LearnerConfig(microbatches=5, length_buckets=3)}),
+    (algorithms.p3o, {"config": LearnerConfig(microbatches=3)}),
+    (
+      algorithms.copg,
       {"config": LearnerConfig(microbatches=2, length_buckets=2), "lanes": 2},
     ),
   ],

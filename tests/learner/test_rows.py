@@ -1,5 +1,7 @@
 """Completions in microbatches: each is computed once, at the least width that holds it."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from pgax import algorithms
 from pgax.distributed.microbatches import join, split
 from pgax.learner import LearnerConfig
 from pgax.learner.policy_step import policy_step
-from pgax.learner.rows import Microbatch, map_rows, plan_rows
+from pgax.learner.rows import Microbatch, divide, map_rows, plan_rows
 from tests import tiny
 
 N, G, T = 6, 3, 8
@@ -60,6 +62,28 @@ def test_every_completion_is_computed_once(lanes, microbatches, buckets):
       assert np.all(np.asarray(widths) == T) == (lengths.min() > T - T // buckets)
 
 
+def test_groups_that_are_compared_stay_together():
+  learner = tiny.learner(
+    algorithms.tpo(), config=LearnerConfig(microbatches=4, length_buckets=4), lanes=2
+  )
+  chosen = plan_rows(learner, (N, G, T))
+  assert chosen.microbatches == 3 and chosen.unit == chosen.rows == G
+  given = rollout(np.random.default_rng(0).integers(0, T + 1, N * G))
+  tokens, prompts, _ = map_rows(chosen, seen, given)
+  np.testing.assert_array_equal(tokens, given.tokens)
+  assert np.all(np.ptp(np.asarray(prompts), axis=1) == 0)
+  order = np.asarray(divide(chosen, given).order)
+  np.testing.assert_array_equal(order // G, order[..., :1] // G + np.zeros(G, int))
+
+
+def test_a_surrogate_of_another_kind_keeps_groups():
+  def surrogate(logp, batch):
+    return algorithms.parts.Unclipped()(logp, batch)
+
+  other = dataclasses.replace(algorithms.grpo(), surrogate=surrogate)
+  assert other.compares_completions and not algorithms.grpo().compares_completions
+
+
 def test_lengths_that_spread_uniformly_cost_little_more_than_half():
   chosen = plan(microbatches=6, length_buckets=6)
   widths = map_rows(chosen, seen, rollout(np.arange(N * G) * T // (N * G - 1)))[2]
@@ -77,6 +101,7 @@ def test_buckets_of_long_completions():
   widths = [plan(shape=(N, G, length)).widths for length in (128, 255, 512, 6000)]
   assert widths[:2] == [(128,), (255,)]
   assert widths[2:] == [(128, 256, 384, 512), tuple(range(1000, 6001, 1000))]
+  assert plan(length_buckets=10**9).widths == tuple(range(1, T + 1))
   assert plan(shape=(N, G, 512), microbatches=5).microbatches == 8
   assert plan(shape=(1, 2, 512), microbatches=5).microbatches == 2
 

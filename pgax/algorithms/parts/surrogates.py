@@ -25,8 +25,14 @@ __all__ = [
 ]
 
 
+class _PerCompletion:
+  """Surrogates by which the loss of a completion does not depend on any other."""
+
+  compares_completions = False
+
+
 @dataclasses.dataclass(frozen=True)
-class PolicyGradient:
+class PolicyGradient(_PerCompletion):
   """REINFORCE: `-A * logp`; see `surrogates.policy_gradient`."""
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
@@ -34,7 +40,7 @@ class PolicyGradient:
 
 
 @dataclasses.dataclass(frozen=True)
-class Unclipped:
+class Unclipped(_PerCompletion):
   """TRPO's surrogate without its constraint: `-A * ratio`; see `surrogates.unclipped`."""
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
@@ -42,7 +48,7 @@ class Unclipped:
 
 
 @dataclasses.dataclass(frozen=True)
-class Clipped:
+class Clipped(_PerCompletion):
   """PPO: the clipped surrogate; see `surrogates.clipped`.
 
   Attributes:
@@ -67,7 +73,7 @@ class Clipped:
 
 
 @dataclasses.dataclass(frozen=True)
-class SequenceClipped:
+class SequenceClipped(_PerCompletion):
   """GSPO: the clipped surrogate with one ratio for each sequence; see `surrogates.gspo`.
 
   Attributes:
@@ -90,7 +96,7 @@ class SequenceClipped:
 
 
 @dataclasses.dataclass(frozen=True)
-class GeometricMean:
+class GeometricMean(_PerCompletion):
   """GMPO: the geometric mean of bounded token ratios; see `surrogates.gmpo`.
 
   Attributes:
@@ -106,7 +112,7 @@ class GeometricMean:
 
 
 @dataclasses.dataclass(frozen=True)
-class ClippedWeight:
+class ClippedWeight(_PerCompletion):
   """CISPO: the policy gradient, times a clipped importance weight; see `surrogates.cispo`.
 
   Attributes:
@@ -124,7 +130,7 @@ class ClippedWeight:
 
 
 @dataclasses.dataclass(frozen=True)
-class SigmoidGate:
+class SigmoidGate(_PerCompletion):
   """SAPO: a sigmoid of the ratio instead of the clip; see `surrogates.sapo`.
 
   Attributes:
@@ -142,7 +148,7 @@ class SigmoidGate:
 
 
 @dataclasses.dataclass(frozen=True)
-class ProbabilityClipped:
+class ProbabilityClipped(_PerCompletion):
   """DPPO: a bound on the change of each token's probability; see `surrogates.dppo`.
 
   Attributes:
@@ -173,7 +179,7 @@ def _check_reference(batch: Batch, part: object) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ReferenceWeighted:
+class ReferenceWeighted(_PerCompletion):
   """A-LoL: likelihood of good completions, times a clipped ratio; see `surrogates.a_lol`.
 
   Attributes:
@@ -199,7 +205,7 @@ def _sequence_advantages(batch: Batch) -> Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class MirrorDescent:
+class MirrorDescent(_PerCompletion):
   """Kimi k1.5: squared distance to the mirror-descent optimum; see `surrogates.mdpo_kimi`.
 
   Attributes:
