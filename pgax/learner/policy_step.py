@@ -8,15 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pgax.algorithms import prepare
+from pgax.learner.batch import make_batch
 from pgax.learner.finite import all_finite, take_if
-from pgax.learner.forward import (
-  PolicyOutputs,
-  critic_outputs,
-  critic_outputs_to_end,
-  policy_outputs,
-  read_prompts,
-)
 from pgax.learner.gradients import (
   StepSums,
   Trained,
@@ -30,9 +23,7 @@ from pgax.learner.metrics import (
   per_completion,
   update_metrics,
 )
-from pgax.learner.rows import Microbatch, map_rows, plan_rows
 from pgax.learner.state import TrainState, step_keys
-from pgax.models import lora
 from pgax.models.routing import balance_weights, count_choices
 from pgax.ops import kl
 from pgax.ops.masking import lengths, masked_sum
@@ -139,84 +130,6 @@ def policy_step(
     **_controller_states(learner, state, batch, outputs, old_logp),
   )
   return state, Update(metrics, batch.advantages)
-
-
-def make_batch(
-  learner: Learner,
-  state: TrainState,
-  rollout: Rollout,
-  feedback: Feedback,
-  kl_coef: Array,
-) -> Batch:
-  """Prepares the batch of an update, with the forward passes that its algorithm needs.
-
-  Args:
-    learner: model, algorithm and settings.
-    state: state before the step.
-    rollout: completions `[N, G, T]`.
-    feedback: their rewards.
-    kl_coef: coefficient of a KL penalty in the reward.
-
-  Returns:
-    A `Batch`; `old_logp` and `ref_logp` are None if nothing uses them.
-  """
-  algorithm = learner.algorithm
-
-  plan = plan_rows(learner, rollout.tokens.shape)
-
-  def outputs_under(
-    trained: PyTree, replay: bool, read: Callable[[PolicyOutputs], PyTree]
-  ) -> PyTree:
-    params = lora.attach(learner.lora, state.base, trained)
-    temperature, chunk = learner.temperature, learner.config.logit_chunk
-    experts = rollout.experts.prompt if replay else None
-    states = read_prompts(plan, learner.model, params, rollout, experts)
-
-    def outputs(part: Microbatch) -> PyTree:
-      experts = part.completions.experts.completion if replay else None
-      return read(
-        policy_outputs(learner.model, params, states, part, temperature, chunk, experts)
-      )
-
-    return map_rows(plan, outputs, rollout)
-
-  replay = learner.config.router_replay
-  if learner.config.needs_experts and rollout.experts is None:
-    raise ValueError(
-      "rollout.experts is None; learner.router_aux_coef and learner.router_replay need "
-      "them, from a decoder with experts and a sampler with record_experts"
-    )
-  old_logp = entropy = values = end_values = ref_logp = None
-  if algorithm.token_filter:
-    old_logp, entropy = outputs_under(state.params, replay, lambda x: (x.logp, x.entropy))
-  elif algorithm.needs_old_logp:
-    old_logp = outputs_under(state.params, replay, lambda x: x.logp)
-  if learner.has_reference:  # its router chooses on its own
-    ref_logp = outputs_under(state.ref_params, False, lambda x: x.logp)
-  if learner.critic:
-    forward = critic_outputs_to_end if algorithm.bootstraps else critic_outputs
-    states = read_prompts(plan, learner.critic, state.critic_params, rollout)
-    values = jax.tree.map(
-      algorithm.critic.loss.values,
-      map_rows(
-        plan,
-        lambda part: forward(learner.critic, state.critic_params, states, part),
-        rollout,
-      ),
-    )
-    values, end_values = values if algorithm.bootstraps else (values, None)
-  return prepare(
-    algorithm,
-    rollout,
-    feedback,
-    old_logp,
-    ref_logp,
-    kl_coef=kl_coef,
-    baseline=state.baseline_state if algorithm.baseline else None,
-    values=values,
-    end_values=end_values,
-    entropy=entropy,
-  )
 
 
 def update_epochs(

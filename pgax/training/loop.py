@@ -155,30 +155,25 @@ def run_stage(
   Raises:
     DivergedError: see `SkippedUpdates`.
   """
-  schedule, step, shown = stage.schedule, int(state.step), {}
+  schedule, step = stage.schedule, int(state.step)
   evaluation: Metrics = {}
 
   def stop() -> bool:
     return interrupt.requested
 
-  def log(metrics: Metrics) -> None:
-    logger.scalars(step, {f"{stage.prefix}{name}": x for name, x in metrics.items()})
-    for label, name, form in stage.shown:
-      if name in metrics:
-        shown[label] = format(metrics[name], form)
-
   with tqdm(
     total=schedule.steps, initial=step, disable=not progress, desc=stage.name
   ) as bar:
+    display = _Display(stage, logger, bar, {})
     if step == 0 and schedule.eval_first:
-      _announce(bar, shown, "compiling and evaluating the start")
+      display.announce("compiling and evaluating the start")
       try:
         evaluation, rows = stage.evaluate(state, stop)
       except StoppedError:  # the run that continues does it again
         return StageResult(state, False, {})
-      log(evaluation)
+      display.log(0, evaluation)
       logger.samples(0, "held_out", rows)
-    _announce(bar, shown, "compiling the first step")
+    display.announce("compiling the first step")
     while step < schedule.steps and not interrupt.requested:
       try:
         result = stage.step(state, schedule.samples(step + 1), stop)
@@ -187,23 +182,44 @@ def run_stage(
       step, (state, metrics, rows, batch) = step + 1, result
       logger.samples(step, "train", rows)
       if schedule.evaluates(step):
-        _announce(bar, shown, f"evaluating step {step}")
+        display.announce(f"evaluating step {step}")
         evaluation, rows = stage.evaluate(state)
         metrics = {**metrics, **evaluation}
         if step == schedule.steps:
           logger.samples(step, "held_out", rows)
-      log(metrics)
+      display.log(step, metrics)
       skipped.check(stage.prefix.rstrip("/") or "step", step, metrics, batch)
       if step == schedule.steps:
         state = stage.finish(state)
       if schedule.checkpoints(step):
         logger.flush()  # rows before a checkpoint are never written again
         save(state)
-      bar.set_postfix(shown, refresh=False)
-      bar.update()
+      display.advance()
   return StageResult(state, step >= schedule.steps, evaluation)
 
 
-def _announce(bar: tqdm, shown: Mapping[str, str], doing: str) -> None:
-  """Shows at once what takes long, behind the metrics that are shown already."""
-  bar.set_postfix_str(", ".join([*(f"{k}={v}" for k, v in shown.items()), doing]))
+class _Display(NamedTuple):
+  """The metrics of a stage, in its files and behind its progress bar."""
+
+  stage: Stage
+  logger: Logger
+  bar: tqdm
+  shown: dict[str, str]
+
+  def log(self, step: int, metrics: Metrics) -> None:
+    """Logs metrics, and keeps those that the bar shows."""
+    prefix = self.stage.prefix
+    self.logger.scalars(step, {f"{prefix}{name}": x for name, x in metrics.items()})
+    for label, name, form in self.stage.shown:
+      if name in metrics:
+        self.shown[label] = format(metrics[name], form)
+
+  def announce(self, doing: str) -> None:
+    """Shows at once what takes long, behind the metrics."""
+    metrics = (f"{label}={value}" for label, value in self.shown.items())
+    self.bar.set_postfix_str(", ".join([*metrics, doing]))
+
+  def advance(self) -> None:
+    """Moves the bar by a step."""
+    self.bar.set_postfix(self.shown, refresh=False)
+    self.bar.update()
