@@ -15,7 +15,7 @@ from pgax.models.prompts import read_prompts
 from pgax.sampling import Options, logit_bias, sample_counted
 from pgax.types import Array, PyTree
 
-PER_SLOT = (1, 8, 16, 32)
+PER_SLOT = (8, 16, 32)
 _EOS = 2
 
 

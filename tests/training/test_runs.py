@@ -86,8 +86,8 @@ def test_programs_are_traced_once_in_the_whole_run(tmp_path, monkeypatch):
   run(tmp_path, tiny.run_config(steps=3, **own))
   run(tmp_path, tiny.run_config(steps=5, **own))  # continues from a checkpoint
   assert runs[0].steps is runs[1].steps
-  assert runs[0].steps.supervised_step._cache_size() == 1
-  assert runs[0].steps.policy_step._cache_size() == 1
+  assert runs[0].steps.supervised_step.program._cache_size() == 1
+  assert runs[0].steps.policy_step.program._cache_size() == 1
 
 
 def test_sampler_is_traced_once_a_shape(tmp_path):
