@@ -202,9 +202,12 @@ class _Runs:
     rollout, scores = self._sample(
       policy, problems, keys, temperature, run.sampling.group_size
     )
-    greedy = None
+    metrics, greedy = _rollout_metrics(rollout, scores), None
     if run.algorithm.greedy_baseline:
-      greedy = self._sample(policy, problems, keys, 0.0, 1)[1]["reward"][:, 0]
+      decoded, decoded_scores = self._sample(policy, problems, keys, 0.0, 1)
+      greedy = decoded_scores["reward"][:, 0]
+      metrics["tokens/generated"] += jnp.sum(decoded.action_mask)
+      metrics["completions/generated"] += greedy.size
     names = run.algorithm.components
     feedback = Feedback(
       rewards=scores["reward"],
@@ -222,7 +225,7 @@ class _Runs:
       )
     else:
       state, update = learn(state, rollout, feedback)
-    return state, dict(update.metrics) | _rollout_metrics(rollout, scores)
+    return state, dict(update.metrics) | metrics
 
   def evaluate(self, numbers: Numbers, state: TrainState, seed: Array) -> Metrics:
     """Evaluates the policy on held-out problems, with the keys of the loop."""
