@@ -2,8 +2,8 @@
 
 Command:
   python -m experiments.train --config=experiments/configs/tpo.py --workdir=runs/tpo
-Time: 40 steps at 0.4 s of CPU each on two server cores, after a warm start of half a minute.
-Expect: accuracy of 30.5 % after the warm start.
+Time: not measured.
+Expect: 64 of 64 held-out problems right after 8 steps from a warm start with 22 % (seed 0); 40 steps are not measured.
 """
 
 from ml_collections import ConfigDict

@@ -10,7 +10,7 @@ from pgax.learner.forward import (
   critic_outputs,
   critic_outputs_to_end,
   policy_outputs,
-  read_prompts,
+  read_batch_prompts,
 )
 from pgax.learner.learner import Learner
 from pgax.learner.rows import Microbatch, map_rows, plan_rows
@@ -87,7 +87,7 @@ def _policy_pass(
   params = lora.attach(learner.lora, base, params)
   temperature, chunk = learner.temperature, learner.config.logit_chunk
   experts = rollout.experts.prompt if replay else None
-  states = read_prompts(plan, learner.model, params, rollout, experts)
+  states = read_batch_prompts(plan, learner.model, params, rollout, experts)
 
   def outputs(part: Microbatch) -> PyTree:
     experts = part.completions.experts.completion if replay else None
@@ -104,7 +104,7 @@ def _critic_pass(
   """Values before every token, and after the last one if the algorithm needs them."""
   algorithm, critic = learner.algorithm, learner.critic
   plan = plan_rows(learner, rollout.tokens.shape)
-  states = read_prompts(plan, critic, params, rollout)
+  states = read_batch_prompts(plan, critic, params, rollout)
   forward = critic_outputs_to_end if algorithm.bootstraps else critic_outputs
   outputs = map_rows(plan, lambda part: forward(critic, params, states, part), rollout)
   values = jax.tree.map(algorithm.critic.loss.values, outputs)

@@ -59,7 +59,7 @@ def completion_logp(
   return _chunked_logp(model, params, hidden, tokens, temperature, chunk)
 
 
-def read_prompts(
+def read_batch_prompts(
   plan: RowPlan,
   model: Decoder | ScalarDecoder,
   params: PyTree,

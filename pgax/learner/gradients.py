@@ -8,7 +8,7 @@ import optax
 
 from pgax.algorithms import LossSums, loss
 from pgax.learner.finite import all_finite, take_if
-from pgax.learner.forward import critic_outputs, policy_outputs, read_prompts
+from pgax.learner.forward import critic_outputs, policy_outputs, read_batch_prompts
 from pgax.learner.learner import Learner
 from pgax.learner.rows import Microbatch, RowPlan, divide, in_units, plan_rows
 from pgax.models import lora
@@ -123,9 +123,10 @@ def prompt_states(
   policy = trained.policy if learner.learn_policy else params.policy
   policy = lora.attach(learner.lora, base, policy)
   experts = batch.experts.prompt if learner.config.router_replay else None
-  states, critic_states = read_prompts(plan, learner.model, policy, batch, experts), None
+  states = read_batch_prompts(plan, learner.model, policy, batch, experts)
+  critic_states = None
   if learner.critic:
-    critic_states = read_prompts(plan, learner.critic, trained.critic, batch)
+    critic_states = read_batch_prompts(plan, learner.critic, trained.critic, batch)
   return Trained(states, critic_states)
 
 

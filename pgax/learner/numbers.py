@@ -9,7 +9,7 @@ from pgax.types import Array
 Numbers = Mapping[str, Array | float]
 _OPTIMIZERS = ("optimizer", "critic_optimizer", "supervised_optimizer")
 # What else an optimizer has decides which transformations it is made of.
-_OF_OPTIMIZER = ("learning_rate", "clip_norm")
+OF_OPTIMIZER = ("learning_rate", "clip_norm")
 
 
 def lift_steps(config: StepConfig) -> Lifted:
@@ -26,7 +26,7 @@ def lift_steps(config: StepConfig) -> Lifted:
     `optimizer.learning_rate`.
   """
   paths = [f"algorithm.{path}" for path in lift(config.algorithm).numbers]
-  paths += [f"{name}.{field}" for name in _OPTIMIZERS for field in _OF_OPTIMIZER]
+  paths += [f"{name}.{field}" for name in _OPTIMIZERS for field in OF_OPTIMIZER]
   everything = find_numbers(config)  # an infinite norm is none of them
   return without(config, [x for x in (*paths, "temperature") if x in everything])
 

@@ -14,6 +14,7 @@ from pgax.algorithms import lift
 from pgax.algorithms.lift import find_numbers
 from pgax.data.tokenizer import decode, encode_completion, token_bytes
 from pgax.errors import UserError
+from pgax.learner.numbers import OF_OPTIMIZER
 from pgax.training.config import RunConfig
 from pgax.training.preflight import check_run as check_ordinary_run
 from pgax.training.preflight.settings import check_algorithm
@@ -21,7 +22,6 @@ from pgax.types import Example, TokenReward
 
 Grid = Mapping[str, Sequence[float]]
 _OPTIMIZERS = ("optimizer", "critic.optimizer", "supervised.optimizer")
-_OF_OPTIMIZER = ("learning_rate", "clip_norm")
 _COMPARED = 8  # held-out problems whose rewards on text and on tokens are compared
 _BY_SEED = "train a run for each seed with training.train"
 
@@ -34,7 +34,7 @@ def free_numbers(run: RunConfig) -> dict[str, float]:
   """
   found = find_numbers(run)
   paths = [f"algorithm.{path}" for path in lift(run.algorithm).numbers]
-  paths += [f"{name}.{field}" for name in _OPTIMIZERS for field in _OF_OPTIMIZER]
+  paths += [f"{name}.{field}" for name in _OPTIMIZERS for field in OF_OPTIMIZER]
   return {x: found[x] for x in (*paths, "sampling.temperature") if x in found}
 
 

@@ -15,8 +15,8 @@ def start(numbers, seeds):
 
 
 def step(numbers, state, data, index):
-  moved = state + numbers["rate"] * (numbers["target"] - state)
-  state = moved + data + jnp.float32(index) * 0
+  nearer = state + numbers["rate"] * (numbers["target"] - state)
+  state = nearer + data + jnp.float32(index) * 0
   return state, {"x": state}
 
 

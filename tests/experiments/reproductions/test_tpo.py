@@ -27,8 +27,8 @@ def test_a_step_goes_where_the_paper_says(method):
   right = np.eye(bandits.CONTEXT_ACTIONS)[0]
   direction = BETA[method](policy[:, :1]) * (right - policy)
   expected = bandits.STEP_LENGTH * direction / np.linalg.norm(direction)
-  moved, metrics = jax.jit(program.step)({}, logits, (), 0)
-  np.testing.assert_allclose(np.asarray(moved) - logits, expected, atol=2e-6)
+  after, metrics = jax.jit(program.step)({}, logits, (), 0)
+  np.testing.assert_allclose(np.asarray(after) - logits, expected, atol=2e-6)
   assert metrics["error"] < 1 - policy[:, 0].mean()
 
 
