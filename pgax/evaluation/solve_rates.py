@@ -77,10 +77,8 @@ def measure(
   for start in range(len(rows), len(examples), batch_size):
     batch = padded_batch(collate, examples, start, batch_size)
     key = jax.random.fold_in(jax.random.key(seed), start // batch_size)
-    _, _, results = sample_and_score(
-      sampler, runner, params, batch, key, temperature, samples
-    )
-    new = _rate_rows(batch.examples, results)
+    scored = sample_and_score(sampler, runner, params, batch, key, temperature, samples)
+    new = _rate_rows(batch.examples, scored.results)
     write_lines(path, new)
     rows += new
     progress(len(rows))

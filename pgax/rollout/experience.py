@@ -1,12 +1,14 @@
-"""Scored rollouts on the host, and the experience that a train step learns from."""
+"""Scored rollouts, and the experience that a train step learns from."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-import jax
 import numpy as np
+from jax.sharding import Sharding
 
+from pgax.algorithms import filters
 from pgax.data.prompts import PromptBatch
+from pgax.distributed.rows import take_rows
 from pgax.rollout.scoring import RewardResults
 from pgax.types import Feedback, Rollout
 
@@ -17,7 +19,7 @@ class ScoredRollout:
 
   Attributes:
     prompts: the `N` prompts.
-    rollout: their completions.
+    rollout: their completions, on the devices.
     results: results of the reward function.
     greedy_rewards: `[N]` reward of each prompt's greedy completion, nan if it could not be
       scored; None without greedy completions.
@@ -30,32 +32,44 @@ class ScoredRollout:
   greedy_rewards: np.ndarray | None = None
   greedy_tokens: int = 0
 
-  def take(self, rows: np.ndarray) -> "ScoredRollout":
-    """Returns some prompts, by index, with their completions; all arrays on the host."""
-    greedy = self.greedy_rewards
-    return ScoredRollout(
-      prompts=take_prompts(self.prompts, rows),
-      rollout=jax.tree.map(lambda x: x[rows], jax.device_get(self.rollout)),
-      results=self.results.take(rows),
-      greedy_rewards=None if greedy is None else greedy[rows],
-    )
+  @property
+  def informative(self) -> np.ndarray:
+    """`[N]` bool, the groups with a learning signal."""
+    return np.asarray(filters.informative(self.results.rewards, self.results.valid))
 
   @staticmethod
-  def concatenate(batches: Sequence["ScoredRollout"]) -> "ScoredRollout":
-    """Joins several batches; all arrays are then on the host."""
-    rollouts = jax.device_get([x.rollout for x in batches])
-    greedy = [x.greedy_rewards for x in batches]
+  def take(
+    batches: Sequence["ScoredRollout"], rows: np.ndarray, sharding: Sharding
+  ) -> "ScoredRollout":
+    """Selects some prompts of several batches, with their completions.
+
+    Args:
+      batches: the batches.
+      rows: indices into the prompts of all batches, one after the other.
+      sharding: sharding of the rows of completions, which stay on the devices.
+
+    Returns:
+      A `ScoredRollout` of these prompts.
+    """
+    greedy = None
+    if batches[0].greedy_rewards is not None:
+      greedy = np.concatenate([x.greedy_rewards for x in batches])[rows]
+    results = RewardResults.concatenate([x.results for x in batches])
     return ScoredRollout(
-      prompts=PromptBatch(
-        examples=tuple(example for x in batches for example in x.prompts.examples),
-        tokens=np.concatenate([x.prompts.tokens for x in batches]),
-        mask=np.concatenate([x.prompts.mask for x in batches]),
-      ),
-      rollout=jax.tree.map(lambda *arrays: np.concatenate(arrays), *rollouts),
-      results=RewardResults.concatenate([x.results for x in batches]),
-      greedy_rewards=None if greedy[0] is None else np.concatenate(greedy),
-      greedy_tokens=sum(x.greedy_tokens for x in batches),
+      prompts=take_prompts(join_prompts([x.prompts for x in batches]), rows),
+      rollout=take_rows([x.rollout for x in batches], rows, sharding),
+      results=results.take(rows),
+      greedy_rewards=greedy,
     )
+
+
+def join_prompts(batches: Sequence[PromptBatch]) -> PromptBatch:
+  """Joins several batches of prompts."""
+  return PromptBatch(
+    examples=tuple(example for x in batches for example in x.examples),
+    tokens=np.concatenate([x.tokens for x in batches]),
+    mask=np.concatenate([x.mask for x in batches]),
+  )
 
 
 def take_prompts(prompts: PromptBatch, rows: np.ndarray) -> PromptBatch:

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import token_bytes
 from pgax.distributed.partitioning import batch_sharding, batch_shards
+from pgax.distributed.rows import put
 from pgax.errors import UserError
 from pgax.models.decoder import Decoder
 from pgax.rollout.config import SamplingConfig
@@ -62,7 +63,7 @@ class Sampler:
       A `Rollout`, sharded over prompts.
     """
     sharding = batch_sharding(self.mesh)
-    tokens, mask = jax.device_put((prompts.tokens, prompts.mask), sharding)
+    tokens, mask = put((prompts.tokens, prompts.mask), sharding)
     fits = self.slots < len(prompts.tokens) * group
     rollout = sample(
       self.model,
