@@ -30,6 +30,11 @@ def is_writer() -> bool:
   return jax.process_index() == 0
 
 
+def this_process() -> str:
+  """Describes this process in messages."""
+  return f"process {jax.process_index()} on {socket.gethostname()}"
+
+
 def gather(value: T) -> list[T]:
   """Returns the value of every process, in their order.
 
@@ -50,7 +55,7 @@ def gather(value: T) -> list[T]:
   values = _gather(value)
   for index, other in enumerate(values):
     if isinstance(other, _Failure):
-      prefix = "" if index == 0 else f"process {index} on {other.host}: "
+      prefix = "" if index == 0 else f"{other.process}: "
       raise _shared(UserError(f"{prefix}{other.text}"))
   return values
 
@@ -58,8 +63,8 @@ def gather(value: T) -> list[T]:
 class _Failure(NamedTuple):
   """Message of a process that failed instead of sending its value."""
 
+  process: str
   text: str
-  host: str
 
 
 def _gather(value: Any) -> list[Any]:
@@ -109,7 +114,7 @@ def shared_errors() -> Iterator[None]:
     yield
   except Exception as error:
     if jax.process_count() > 1 and not getattr(error, _SHARED, False):
-      _gather(_Failure(str(error) or type(error).__name__, socket.gethostname()))
+      _gather(_Failure(this_process(), str(error) or type(error).__name__))
       _shared(error)
     raise
 

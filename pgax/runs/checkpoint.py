@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
+from pgax.distributed.hosts import on_writer
 from pgax.errors import UserError, check_at_least
 from pgax.runs.frozen import frozen_shapes, restore_frozen, restore_part, save_frozen
 from pgax.runs.integrity import newest_good, set_aside_damaged, write_digests
@@ -37,6 +38,8 @@ class CheckpointConfig:
 class Checkpoints:
   """The checkpoints of a run, each of them complete or absent, and checked by its digests.
 
+  All processes of a run take part in each call; the writer checks files for all of them.
+
   Args:
     workdir: folder of the run; checkpoints are in its folder `checkpoints`.
     keep: number of checkpoints to keep, the latest ones.
@@ -57,8 +60,10 @@ class Checkpoints:
     )
     self._workdir, self._folder = workdir, (workdir / _FOLDER).absolute()
     self._frozen = None  # the record of frozen fields, once this run's own are saved
-    self._latest = (
-      newest_good(self._folder) if read_only else set_aside_damaged(workdir, self._folder)
+    self._latest = on_writer(
+      lambda: (
+        newest_good(self._folder) if read_only else set_aside_damaged(workdir, self._folder)
+      )
     )
     handlers = {  # named, so that a new process can read shapes before it restores
       "state": ocp.StandardCheckpointHandler(),
@@ -100,7 +105,7 @@ class Checkpoints:
         state, data = self._without(frozen, state, data)
       args = {"state": ocp.args.StandardSave(state), "data": ocp.args.JsonSave(data)}
       self._manager.save(number, args=ocp.args.Composite(**args))
-      write_digests(self._folder / str(number))
+      on_writer(lambda: write_digests(self._folder / str(number)))
     except (OSError, ValueError) as error:  # tensorstore raises the latter on a full disk
       last = "there is none yet" if latest is None else f"the last complete one is {latest}"
       raise UserError(
