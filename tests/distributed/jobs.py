@@ -6,7 +6,6 @@ job in its folder of FOLDER. A reward kills process `KILL_PROCESS` at its call `
 
 import dataclasses
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -34,35 +33,8 @@ from pgax.training import (
   enable_compilation_cache,
   train,
 )
-from pgax.types import StepReward
 from tests import tiny
-
-_calls = 0
-
-
-def parity(prompt, completion, ground_truth, metadata) -> dict[str, float]:
-  """The parity of the text; the same for all completions of some problems."""
-  global _calls
-  _calls += 1
-  if os.environ.get("KILL_CALL") == str(_calls):
-    os.kill(os.getpid(), signal.SIGKILL)
-  total = 0 if int(ground_truth or 0) % 3 == 0 else sum(map(ord, completion))
-  return {"reward": float(total % 2), "length": float(len(completion))}
-
-
-def mostly_bad(prompt, completion, ground_truth, metadata) -> dict[str, float]:
-  """Scores that some completions lack, and some that fail."""
-  total = sum(map(ord, completion))
-  extra = {"odd": 1.0} if total % 2 else {}
-  return {"reward": float("nan") if total % 5 == 0 else float(total % 7), **extra}
-
-
-def last(prompt, completion, ground_truth, metadata) -> list[StepReward]:
-  """A step that ends in the middle, and one that ends the text."""
-  if not completion:
-    return []
-  half = StepReward(max(len(completion) // 2, 1), float(sum(map(ord, completion)) % 3))
-  return [half, StepReward(len(completion), 1.0)]
+from tests.distributed.rewards import last, mostly_bad, parity
 
 
 def _config(**changes) -> RunConfig:
@@ -124,9 +96,7 @@ JOBS = {
 }
 
 
-def main(
-  coordinator: str, count: str, index: str, folder: str, *names: str
-) -> None:
+def main(coordinator: str, count: str, index: str, folder: str, *names: str) -> None:
   if int(index) != int(os.environ.get("KILL_PROCESS", index)):
     os.environ.pop("KILL_CALL", None)
   initialize(coordinator, int(count), int(index))
