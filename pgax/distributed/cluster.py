@@ -82,7 +82,7 @@ def _detected_processes() -> int:
   for cluster in ClusterEnv._cluster_types:
     if (
       not cluster.opt_in_only_method
-      and _started_together(cluster.name)
+      and _started_together(cluster.__name__)
       and cluster.is_env_present()
     ):
       return cluster.get_process_count()
@@ -95,8 +95,8 @@ def _started_together(cluster: str) -> bool:
   A shell in a Slurm allocation has the allocation's number of tasks, and a pod that belongs
   to no indexed job has no other processes to wait for.
   """
-  if cluster == "slurm":
+  if cluster == "SlurmCluster":
     return os.environ.get("SLURM_STEP_NUM_TASKS", "") != "1"
-  if cluster == "k8s":
+  if cluster == "K8sCluster":
     return "JOB_COMPLETION_INDEX" in os.environ
   return True

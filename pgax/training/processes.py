@@ -10,7 +10,14 @@ from pathlib import Path
 import jax
 
 from pgax.data.task import fingerprint
-from pgax.distributed.hosts import broadcast, gather, is_writer, shared_errors, this_process
+from pgax.distributed.hosts import (
+  broadcast,
+  gather,
+  is_writer,
+  shared_errors,
+  this_process,
+  wait_for_all,
+)
 from pgax.errors import UserError
 from pgax.runs.workdir import flatten
 from pgax.types import Example
@@ -72,12 +79,13 @@ def _check_folder(workdir: Path) -> None:
       raise UserError(
         f"workdir {workdir} can't be written: {error.strerror}. Give a writable folder"
       ) from None
-  gather(None)
+  wait_for_all()
   answers = gather((this_process(), _appears(path)))
   if is_writer():
     path.unlink(missing_ok=True)
     if not existed:  # a run that is rejected leaves nothing
       workdir.rmdir()
+  wait_for_all()
   blind = [process for process, sees in answers if not sees]
   if blind:
     raise UserError(

@@ -1,7 +1,8 @@
 """A program for `test_processes.py`: small runs, in one process or as one of several.
 
-`python -m tests.distributed.jobs COORDINATOR COUNT INDEX FOLDER JOB[:STEPS] ...` trains each
-job in its folder of FOLDER. A reward kills process `KILL_PROCESS` at its call `KILL_CALL`.
+`python -m tests.distributed.jobs COORDINATOR COUNT INDEX FOLDER JOB[:STEPS] ...` trains
+each job in its folder of FOLDER. A reward kills process `KILL_PROCESS` at its call
+`KILL_CALL`.
 """
 
 import dataclasses
