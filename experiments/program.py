@@ -19,7 +19,7 @@ from experiments.config_files import read_config_file
 from experiments.settings import describe_settings
 from pgax.data.tokenizer import byte_tokenizer, load_tokenizer
 from pgax.distributed import hosts
-from pgax.distributed.cluster import initialize
+from pgax.distributed.cluster import ending_together, initialize
 from pgax.errors import UserError
 from pgax.runs import enable_compilation_cache
 from pgax.runs.loggers import BUILT_IN
@@ -95,9 +95,10 @@ def run(main: Callable[[], int | None], processes: bool = False) -> None:
       if processes:
         _join_processes()
       enable_compilation_cache()
-      status = main() or 0
-      if jax.distributed.is_initialized():
-        hosts.wait_for_all()  # so that none is missed by those that end first
+      with ending_together():
+        status = main() or 0
+        if jax.distributed.is_initialized():
+          hosts.wait_for_all()  # an end of its own would look like a failure
       return status
     except UserError as error:
       return _report(error)

@@ -1,10 +1,15 @@
 """Several processes as one run: found by their cluster, or named by flags."""
 
+import contextlib
 import os
+import sys
+import traceback
+from collections.abc import Iterator
 
 import jax
 from jax._src.clusters import ClusterEnv
 
+from pgax.distributed.hosts import this_process
 from pgax.errors import UserError
 
 # A process that dies ends all others within this time. Those that are busy on the host
@@ -54,6 +59,30 @@ def initialize(
     raise UserError(
       f"the processes of this run did not find each other: {str(error).splitlines()[0]}"
     ) from error
+
+
+@contextlib.contextmanager
+def ending_together() -> Iterator[None]:
+  """Ends this process at once if it fails unexpectedly, so that no other waits for it.
+
+  Errors that a user can fix, and interrupts, pass.
+  """
+  try:
+    yield
+  except UserError:
+    raise
+  except Exception as error:
+    if not jax.distributed.is_initialized():
+      raise
+    traceback.print_exc()
+    if isinstance(error, jax.errors.JaxRuntimeError):
+      print(
+        f"\nerror: {this_process()} can't go on. If another process of this run has ended, "
+        "its output says why. The same commands continue from the last checkpoint",
+        file=sys.stderr,
+      )
+    sys.stderr.flush()
+    os._exit(1)  # an orderly end would wait for all processes
 
 
 def _check(

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.distributed import MeshConfig
-from pgax.distributed.cluster import initialize
+from pgax.distributed.cluster import ending_together, initialize
 from pgax.distributed.hosts import is_writer, on_writer, wait_for_all
 from pgax.errors import UserError
 from pgax.models import ScalarDecoder, hf
@@ -105,7 +105,7 @@ def main(coordinator: str, count: str, index: str, folder: str, *names: str) -> 
   for name, _, steps in (name.partition(":") for name in names):
     config = JOBS[name](Path(folder))
     config = dataclasses.replace(config, steps=int(steps or config.steps))
-    record = {"job": name, "lora": dataclasses.asdict(config.lora)}
+    record = {"job": name, "lora": {"rank": config.lora.rank}}
     result = train(
       config, byte_tokenizer(), Path(folder) / name, record, progress=False, loggers=()
     )
@@ -116,6 +116,7 @@ def main(coordinator: str, count: str, index: str, folder: str, *names: str) -> 
 
 if __name__ == "__main__":
   try:
-    main(*sys.argv[1:])
+    with ending_together():
+      main(*sys.argv[1:])
   except UserError as error:
     sys.exit(f"error: {error}")
