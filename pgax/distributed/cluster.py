@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import socket
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 
@@ -46,43 +48,75 @@ def initialize(
     _check(*given)
     if num_processes == 1:
       return
+  # Started here, because JAX aborts without a message that a user can read.
+  giving_up = threading.Timer(_START_SECONDS, _give_up, given)
+  giving_up.daemon = True
+  giving_up.start()
   try:
     jax.distributed.initialize(
       coordinator,
       num_processes,
       process_id,
-      initialization_timeout=_START_SECONDS,
+      initialization_timeout=2 * _START_SECONDS,
       heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
       shutdown_timeout_seconds=_SHUTDOWN_SECONDS,
     )
-  except RuntimeError as error:
+  except (RuntimeError, ValueError) as error:
     raise UserError(
       f"the processes of this run did not find each other: {str(error).splitlines()[0]}"
     ) from error
+  finally:
+    giving_up.cancel()
+
+
+def _give_up(
+  coordinator: str | None, num_processes: int | None, process_id: int | None
+) -> None:
+  """Ends a process that has waited for the others for too long."""
+  which = "this process"
+  if coordinator:
+    which = f"process {process_id} of {num_processes} with --coordinator={coordinator}"
+  print(
+    f"error: {which} has waited for the others for {_START_SECONDS} s. Start all of them, "
+    "with an address of process 0 that they all reach",
+    file=sys.stderr,
+    flush=True,
+  )
+  os._exit(2)
 
 
 @contextlib.contextmanager
 def ending_together() -> Iterator[None]:
   """Ends this process at once if it fails unexpectedly, so that no other waits for it.
 
-  Errors that a user can fix, and interrupts, pass.
+  Errors that a user can fix pass; all processes have them.
   """
   try:
     yield
-  except UserError:
+  except (UserError, SystemExit):
     raise
-  except Exception as error:
+  except BaseException as error:
     if not jax.distributed.is_initialized():
       raise
-    traceback.print_exc()
-    if isinstance(error, jax.errors.JaxRuntimeError):
-      print(
-        f"\nerror: {this_process()} can't go on. If another process of this run has ended, "
-        "its output says why. The same commands continue from the last checkpoint",
-        file=sys.stderr,
-      )
-    sys.stderr.flush()
-    os._exit(1)  # an orderly end would wait for all processes
+    try:
+      _report(error)
+    finally:
+      # An orderly end waits for programs on the devices of other processes, maybe for ever.
+      os._exit(130 if isinstance(error, KeyboardInterrupt) else 1)
+
+
+def _report(error: BaseException) -> None:
+  if isinstance(error, KeyboardInterrupt):
+    reason = "was interrupted"
+  else:
+    traceback.print_exception(error)
+    reason = "can't go on. If another process of this run has ended, its output says why"
+  print(
+    f"\nerror: {this_process()} {reason}. The same commands continue from the last "
+    "checkpoint",
+    file=sys.stderr,
+    flush=True,
+  )
 
 
 def _check(
@@ -96,11 +130,26 @@ def _check(
   host, colon, port = coordinator.rpartition(":")
   if not (host and colon and port.isdigit()):
     raise UserError(f"--coordinator is {coordinator!r}; it must be HOST:PORT")
+  if not 1 <= int(port) < 2**16:
+    raise UserError(f"--coordinator is {coordinator!r}; the port must be from 1 to 65535")
   if not 0 <= process_id < num_processes:
     raise UserError(
       f"--process_id is {process_id} and --num_processes is {num_processes}; processes "
       "are numbered from 0"
     )
+  if process_id == 0 and num_processes > 1:
+    _check_free(int(port))
+
+
+def _check_free(port: int) -> None:
+  """Checks that process 0 can listen at a port; JAX crashes if it can't."""
+  try:
+    with socket.create_server(("", port), reuse_port=False):
+      pass
+  except OSError as error:
+    raise UserError(
+      f"process 0 can't listen at port {port} of --coordinator: {error.strerror}"
+    ) from None
 
 
 def _detected_processes() -> int:

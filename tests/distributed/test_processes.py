@@ -98,7 +98,8 @@ def test_a_killed_process_ends_the_run_which_resumes(both, tmp_path, victim):
   died = time.monotonic()
   (_, _, said), *_ = finish([processes[1 - victim]])
   assert time.monotonic() - died < 30
-  assert "another process of this run has ended" in said or "coordination" in said
+  # Its own words, or those of JAX, whichever notices first.
+  assert "another process of this run has ended" in said or "another task died" in said
   assert len(rows(tmp_path, "grpo")) < len(rows(both, "grpo"))
   run(2, 2, tmp_path, "grpo")
   # The same programs on the same devices: the same bits.
