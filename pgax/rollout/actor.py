@@ -7,30 +7,34 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Sharding
 
 from pgax.algorithms.spec import DynamicSampling
 from pgax.data.prompts import PromptBatch
-from pgax.distributed.hosts import gather, shared_errors
+from pgax.distributed.hosts import shared_errors
 from pgax.distributed.partitioning import batch_sharding
-from pgax.distributed.rows import fetch_rows, owned_rows, put, take_rows
+from pgax.distributed.rows import owned_rows, put, take_rows
 from pgax.rewards.pool import RewardRunner
 from pgax.rollout.config import SamplingConfig, ScoringConfig
-from pgax.rollout.experience import Experience, ScoredRollout, take_prompts
+from pgax.rollout.experience import (
+  Experience,
+  ScoredRollout,
+  Summary,
+  informative_first,
+  take_prompts,
+)
 from pgax.rollout.metrics import Completions, Stopwatch, rollout_metrics
 from pgax.rollout.reward_model import RewardModel
 from pgax.rollout.sampler import Sampler
 from pgax.rollout.scoring import (
   RewardResults,
   check_scored,
-  completion_texts,
   gather_results,
   score_components,
   score_rollout,
 )
-from pgax.rollout.step_rewards import step_rewards
+from pgax.rollout.step_rewards import rollout_step_rewards
 from pgax.sampling import prompt_keys
-from pgax.types import Array, Example, Feedback, PyTree, Rollout, StepRewardFn
+from pgax.types import Array, Feedback, PyTree, Rollout, StepRewardFn
 
 
 class _Samples(NamedTuple):
@@ -111,19 +115,19 @@ class Actor:
     sharding, selected, sampled = batch_sharding(self.sampler.mesh), None, []
     for batch_key in jax.random.split(key, limit):
       batch = self._sample_batch(params, batch_key, times)
-      sampled.append(_Summary.of(batch))
+      sampled.append(Summary.of(batch))
       if not self.dynamic_sampling:
         selected = batch
         break
       candidates = [batch] if selected is None else [selected, batch]
-      selected = _informative_first(candidates, sharding)
+      selected = informative_first(candidates, sharding)
       if selected.informative.all():
         break
     return selected, self._metrics(sampled)
 
-  def _metrics(self, sampled: "Sequence[_Summary]") -> dict[str, float]:
+  def _metrics(self, sampled: Sequence[Summary]) -> dict[str, float]:
     """Computes metrics of all batches, after checking that they could be scored."""
-    completions, results, examples, greedy_tokens = _Summary.concatenate(sampled)
+    completions, results, examples, greedy_tokens = Summary.concatenate(sampled)
     check_scored(results, self.scoring.max_unscorable)
     metrics = rollout_metrics(completions, results, examples)
     if self.dynamic_sampling:
@@ -221,9 +225,13 @@ class Actor:
   def _feedback(self, selected: ScoredRollout, empty: np.ndarray) -> Feedback:
     results, rewards, ends = selected.results, None, None
     if self.step_reward is not None:
-      with shared_errors():
-        own = self._step_rewards(selected)
-      rewards, ends = _gather_steps(own, selected.rollout.tokens.shape)
+      rewards, ends = rollout_step_rewards(
+        self.step_reward,
+        self.sampler.tokenizer,
+        selected.prompts,
+        selected.rollout,
+        owned_rows(batch_sharding(self.sampler.mesh), len(selected.prompts.examples)),
+      )
     return Feedback(
       rewards=results.rewards,
       valid=results.valid & ~empty[:, None],
@@ -232,29 +240,6 @@ class Actor:
       step_ends=ends,
       components=score_components(results, self.components) if self.components else None,
     )
-
-  def _step_rewards(self, selected: ScoredRollout) -> tuple[np.ndarray, ...]:
-    """Rewards the steps of the completions that this process holds, at their indices."""
-    rollout, prompts = selected.rollout, selected.prompts
-    rows = owned_rows(batch_sharding(self.sampler.mesh), len(prompts.examples))
-    tokens, mask = fetch_rows((rollout.tokens, rollout.token_mask), rows)
-    tokenizer = self.sampler.tokenizer
-    texts = completion_texts(tokenizer, tokens, mask)
-    rewards, ends = step_rewards(
-      self.step_reward, tokenizer, take_prompts(prompts, rows), texts, tokens, mask
-    )
-    n, k, t = np.nonzero(ends)
-    return rows[n], k, t, rewards[n, k, t]
-
-
-def _gather_steps(
-  own: tuple[np.ndarray, ...], shape: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray]:
-  """Joins the step rewards of all processes: `[N, G, T]` rewards, and where steps end."""
-  rewards, ends = np.zeros(shape, np.float32), np.zeros(shape, bool)
-  for *where, values in gather(own):
-    rewards[tuple(where)], ends[tuple(where)] = values, True
-  return rewards, ends
 
 
 class _Scored(NamedTuple):
@@ -265,40 +250,6 @@ class _Scored(NamedTuple):
   results: RewardResults
   greedy: Rollout | None
   greedy_results: RewardResults | None
-
-
-class _Summary(NamedTuple):
-  """What metrics need of a batch; small, so that batches themselves are not kept."""
-
-  completions: Completions
-  results: RewardResults
-  examples: tuple[Example, ...]
-  greedy_tokens: int
-
-  @classmethod
-  def of(cls, batch: ScoredRollout) -> "_Summary":
-    completions = Completions.of(batch.rollout)
-    return cls(completions, batch.results, batch.prompts.examples, batch.greedy_tokens)
-
-  @classmethod
-  def concatenate(cls, batches: "Sequence[_Summary]") -> "_Summary":
-    return cls(
-      Completions(
-        *map(np.concatenate, zip(*(x.completions for x in batches), strict=True))
-      ),
-      RewardResults.concatenate([x.results for x in batches]),
-      tuple(example for x in batches for example in x.examples),
-      sum(x.greedy_tokens for x in batches),
-    )
-
-
-def _informative_first(
-  batches: Sequence[ScoredRollout], sharding: Sharding
-) -> ScoredRollout:
-  """Selects the first informative groups, and others where there are too few."""
-  informative = np.concatenate([x.informative for x in batches])
-  rows = np.argsort(~informative, kind="stable")[: len(batches[0].prompts.examples)]
-  return ScoredRollout.take(batches, rows, sharding)
 
 
 def _start(thread: ThreadPoolExecutor, sample: Callable, rows: np.ndarray) -> Future:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jax.sharding import Sharding
@@ -9,8 +10,9 @@ from jax.sharding import Sharding
 from pgax.algorithms import filters
 from pgax.data.prompts import PromptBatch
 from pgax.distributed.rows import take_rows
+from pgax.rollout.metrics import Completions
 from pgax.rollout.scoring import RewardResults
-from pgax.types import Feedback, Rollout
+from pgax.types import Example, Feedback, Rollout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +63,57 @@ class ScoredRollout:
       results=results.take(rows),
       greedy_rewards=greedy,
     )
+
+
+class Summary(NamedTuple):
+  """What metrics need of a batch; small, so that batches themselves are not kept.
+
+  Attributes:
+    completions: lengths of the completions.
+    results: results of the reward function.
+    examples: the `N` problems.
+    greedy_tokens: number of tokens of the greedy completions.
+  """
+
+  completions: Completions
+  results: RewardResults
+  examples: tuple[Example, ...]
+  greedy_tokens: int
+
+  @classmethod
+  def of(cls, batch: ScoredRollout) -> "Summary":
+    """Returns the summary of a batch."""
+    completions = Completions.of(batch.rollout)
+    return cls(completions, batch.results, batch.prompts.examples, batch.greedy_tokens)
+
+  @classmethod
+  def concatenate(cls, batches: Sequence["Summary"]) -> "Summary":
+    """Joins the summaries of several batches."""
+    return cls(
+      Completions(
+        *map(np.concatenate, zip(*(x.completions for x in batches), strict=True))
+      ),
+      RewardResults.concatenate([x.results for x in batches]),
+      tuple(example for x in batches for example in x.examples),
+      sum(x.greedy_tokens for x in batches),
+    )
+
+
+def informative_first(
+  batches: Sequence[ScoredRollout], sharding: Sharding
+) -> ScoredRollout:
+  """Selects the first informative groups, and others where there are too few.
+
+  Args:
+    batches: batches of `N` prompts each, in order.
+    sharding: sharding of the rows of completions.
+
+  Returns:
+    A batch of `N` prompts, the informative ones first.
+  """
+  informative = np.concatenate([x.informative for x in batches])
+  rows = np.argsort(~informative, kind="stable")[: len(batches[0].prompts.examples)]
+  return ScoredRollout.take(batches, rows, sharding)
 
 
 def join_prompts(batches: Sequence[PromptBatch]) -> PromptBatch:
