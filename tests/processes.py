@@ -14,7 +14,8 @@ def start(
 ) -> list[subprocess.Popen]:
   """Starts `python -m module COORDINATOR COUNT INDEX arguments` for each process.
 
-  See `tests.devices` for the number of threads.
+  Programs of `experiments` take the first three as flags. See `tests.devices` for the
+  number of threads.
   """
   with socket.socket() as free:
     free.bind(("localhost", 0))
@@ -24,9 +25,17 @@ def start(
     "NPROC": str(8 * devices),
     "JAX_PLATFORMS": "cpu",
   }
+
+  def place(index: int) -> list[str]:
+    if module.startswith("experiments."):
+      names = ("coordinator", "num_processes", "process_id")
+      values = zip(names, (coordinator, count, index), strict=True)
+      return [f"--{name}={value}" for name, value in values]
+    return [coordinator, str(count), str(index)]
+
   return [
     subprocess.Popen(
-      [sys.executable, "-m", module, coordinator, *map(str, (count, index, *arguments))],
+      [sys.executable, "-m", module, *place(index), *map(str, arguments)],
       cwd=ROOT,
       env=os.environ | settings | environment,
       stdout=subprocess.PIPE,
