@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import threading
@@ -52,6 +53,7 @@ def initialize(
   giving_up = threading.Timer(_START_SECONDS, _give_up, given)
   giving_up.daemon = True
   giving_up.start()
+  on_term = signal.getsignal(signal.SIGTERM)
   try:
     jax.distributed.initialize(
       coordinator,
@@ -67,6 +69,9 @@ def initialize(
     ) from error
   finally:
     giving_up.cancel()
+  # JAX's own handler, from here on, would only take note of a request to stop.
+  if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGTERM, on_term or signal.SIG_DFL)
 
 
 def _give_up(
