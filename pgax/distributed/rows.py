@@ -37,10 +37,26 @@ def put(tree: PyTree, sharding: Sharding) -> PyTree:
   return jax.tree.map(place, tree)
 
 
+def held_rows(sharding: Sharding, count: int) -> np.ndarray:
+  """Returns the indices of the rows on this process's devices, in increasing order.
+
+  Args:
+    sharding: sharding of axis 0.
+    count: number of rows.
+
+  Returns:
+    `[n]` indices; all of them with one process.
+  """
+  if jax.process_count() == 1:
+    return np.arange(count)
+  blocks = sharding.addressable_devices_indices_map((count,)).values()
+  return np.unique(np.concatenate([np.arange(count)[rows] for (rows,) in blocks]))
+
+
 def owned_rows(sharding: Sharding, count: int) -> np.ndarray:
   """Returns the indices of the rows that this process works on, in increasing order.
 
-  Every row belongs to one process, which has it on its devices.
+  Every row belongs to one of the processes that hold it.
 
   Args:
     sharding: sharding of axis 0.

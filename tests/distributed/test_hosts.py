@@ -47,6 +47,9 @@ def test_rows_travel_without_other_processes_values(both, mesh):
   values = np.arange(24.0).reshape(8, 3)
   owned = sorted(both[0][mesh]["own"] + both[1][mesh]["own"])
   assert owned == list(range(8)) and len(both[0][mesh]["own"]) == 4
+  held = [both[process][mesh]["held"] for process in (0, 1)]
+  everything = list(range(8))
+  assert held == ([everything] * 2 if mesh == "rows_of_both" else [owned[:4], owned[4:]])
   for result in both:
     found = result[mesh]
     np.testing.assert_array_equal(found["fetched"], values[found["own"]])

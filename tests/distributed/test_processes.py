@@ -94,7 +94,8 @@ def test_a_checkpoint_moves_between_one_process_and_two(alone, tmp_path):
 def test_a_killed_process_ends_the_run_which_resumes(both, tmp_path, victim):
   kill = {"KILL_PROCESS": str(victim), "KILL_CALL": "60"}
   processes = start(2, 2, PROGRAM, tmp_path, "grpo", **kill)
-  assert processes[victim].wait() == -signal.SIGKILL
+  processes[victim].communicate()
+  assert processes[victim].returncode == -signal.SIGKILL
   died = time.monotonic()
   (_, _, said), *_ = finish([processes[1 - victim]])
   assert time.monotonic() - died < 30

@@ -39,6 +39,7 @@ def row_transfers(model: int) -> dict:
   taken = rows.take_rows([batch, other], np.array(order), sharding)["x"]
   return {
     "own": own.tolist(),
+    "held": rows.held_rows(sharding, COUNT).tolist(),
     "fetched": rows.fetch_rows(batch, own)["x"].tolist(),
     "whole": rows.fetch(batch)["x"].tolist(),
     "first": rows.fetch_first(batch, 3)["x"].tolist(),
