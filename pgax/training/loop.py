@@ -204,12 +204,12 @@ class _Display(NamedTuple):
   shown: dict[str, str]
 
   def log(self, step: int, metrics: Metrics, **samples: Rows) -> None:
-    """Logs completions by split, and metrics, and keeps those that the bar shows."""
+    """Logs metrics, keeps those that the bar shows, and logs completions by split."""
     prefix = self.stage.prefix
     with shared_errors():  # such as a full disk, which the writer alone finds
+      self.logger.scalars(step, {f"{prefix}{name}": x for name, x in metrics.items()})
       for split, rows in samples.items():
         self.logger.samples(step, split, rows)
-      self.logger.scalars(step, {f"{prefix}{name}": x for name, x in metrics.items()})
     wait_for_all()
     for label, name, form in self.stage.shown:
       if name in metrics:
