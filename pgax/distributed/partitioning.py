@@ -13,7 +13,7 @@ from pgax.models.parameters import init_params
 from pgax.types import PyTree
 
 # Logical axis -> mesh axes, in a training step and while completions are sampled, for
-# parameters and activations: `embed` is an axis of parameters alone, and the residual stream
+# parameters and activations: `embed` is an axis of parameters alone, the residual stream
 # is sharded by rows. Every device has a part of each expert: a token may need any of them.
 _NEVER_SHARDED = ((LAYERS, ()), ("experts", ()), ("head", ()), ("norm", ()))
 _TRAINING = (
