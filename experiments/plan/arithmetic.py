@@ -24,10 +24,8 @@ from pgax.types import PyTree
 
 # Copies of an array that are alive at once, as the compiler for TPUs v5e was seen to keep
 # them; see docs/scaling.md.
-_LOGITS_COPIES = 3  # of a chunk: products, probabilities and their gradient
-_FEED_FORWARD_COPIES = (
-  6  # of the widest activations of a layer: gate, up, product, gradients
-)
+_LOGITS_COPIES = 2  # of a chunk: products and their gradient
+_FEED_FORWARD_COPIES = 6  # of the widest activations of a layer, and of their gradients
 _ATTENTION_COPIES = 8  # of queries, in float32: keys, values, outputs, sums and gradients
 
 
