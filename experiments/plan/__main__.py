@@ -7,8 +7,8 @@ First by arithmetic: bytes on a device by kind, operations, and what devices sen
 other, with the longest completions and the largest groups that fit. `--compile` then
 compiles the real train step and sampler for the devices, which for TPUs takes libtpu and a
 few minutes, but no TPU. `--topology` is a kind and a number of devices: `v5e:4x4`,
-`h100:8`, `cpu:8`. All settings of the run are those of `--config`; `--model` takes the shape
-of a well-known model instead of its own.
+`h100:8`, `cpu:8`. All settings of the run are those of `--config`; `--model` names a model
+whose shape is taken instead.
 """
 
 import dataclasses

@@ -36,10 +36,10 @@ SIZES = {
   "embed_dim": 56,
   "num_heads": 4,
   "num_kv_heads": 2,
-  "head_dim": 24,
+  "head_dim": 26,
   "mlp_dim": 176,
 }
-PROMPTS, GROUP, LENGTH = 16, 3, 22
+PROMPTS, GROUP, LENGTH = 16, 3, 18
 
 
 def main(fsdp: int, model: int) -> None:
@@ -54,7 +54,7 @@ def main(fsdp: int, model: int) -> None:
     )
   )
   steps = compiled_steps(
-    StepConfig(config, algorithms.grpo(), learner=LearnerConfig(logit_chunk=11)), mesh
+    StepConfig(config, algorithms.grpo(), learner=LearnerConfig(logit_chunk=9)), mesh
   )
   train = steps.policy_step.lower(steps.abstract, rollout, feedback)
   decode = _decoding(config, mesh, rollout)
