@@ -4,6 +4,7 @@ Sizes are those of one device. Nothing is compiled, and no devices are needed.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,10 +13,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AbstractMesh
 
-from pgax.distributed.partitioning import batch_shards, decoding_shardings
+from pgax.distributed.partitioning import batch_shards, decoding_shardings, placed
+from pgax.learner.config import StepConfig
 from pgax.learner.learner import Learner, make_learner
 from pgax.learner.rows import RowPlan, plan_rows
-from pgax.learner.state import abstract_state
+from pgax.learner.state import TrainState, abstract_state
 from pgax.models import Decoder, DecoderConfig
 from pgax.models.flops import token_flops
 from pgax.models.parameters import cast_matrices, init_params
@@ -56,7 +58,14 @@ class Job:
   @property
   def learner(self) -> Learner:
     """The learner of the run."""
-    return make_learner(self.config.step_config)
+    return _learner(self.config.step_config)
+
+  @property
+  def state(self) -> TrainState:
+    """Shapes and shardings of the state, which do not depend on how it is updated."""
+    config = self.config.step_config
+    learner = dataclasses.replace(config.learner, microbatches=1, logit_chunk=1)
+    return _state(dataclasses.replace(config, learner=learner), self.mesh)
 
   @property
   def rows(self) -> RowPlan:
@@ -119,8 +128,7 @@ def sizes(job: Job) -> Sizes:
 def update_memory(job: Job) -> dict[str, float]:
   """Returns the bytes of an optimizer step on a device, at its peak, by kind."""
   c, config, plan = job.config.model, job.config, job.rows
-  learner = job.learner
-  state = abstract_state(learner, job.mesh)
+  state = job.state
   gradients = _bytes((state.params, state.critic_params), config.learner.grad_dtype)
   width = c.embed_dim * job.itemsize
   prompts = plan.prompts * config.sampling.max_prompt_tokens / job.shards
@@ -165,16 +173,6 @@ def _layer_bytes(job: Job, tokens: float) -> dict[str, float]:
 def sampling_memory(job: Job) -> dict[str, float]:
   """Returns the bytes on a device while completions are sampled, by kind."""
   c, config = job.config.model, job.config
-  state = abstract_state(job.learner, job.mesh)
-  model = Decoder(c)
-  shapes = jax.eval_shape(
-    lambda: cast_matrices(init_params(model, jax.random.key(0)), c.dtype)
-  )
-  copies = jax.tree.map(
-    lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-    shapes,
-    decoding_shardings(model, job.mesh),
-  )
   sampling = config.sampling
   prompts = sampling.prompts_per_step / config.scoring.pipeline_chunks
   rows = (sampling.slots or prompts * sampling.group_size) / job.shards
@@ -182,8 +180,8 @@ def sampling_memory(job: Job) -> dict[str, float]:
   tokens = prompts * sampling.max_prompt_tokens + rows * sampling.max_completion_tokens
   read = prompts * min(sampling.max_prompt_tokens, 512) * job.mesh.shape["fsdp"]
   return {
-    "the state": _bytes(state),
-    "parameters for decoding": _bytes(copies),
+    "the state": _bytes(job.state),
+    "parameters for decoding": _bytes(_decoding(c, job.mesh)),
     "keys and values": tokens * _cache_bytes(job),
     "prompts being read": read * c.embed_dim * (3 * job.itemsize + 4),
     "logits": _LOGITS_COPIES * rows * c.vocab_size * 4,
@@ -249,6 +247,26 @@ def _exchanges(job: Job, frozen: int, steps: int) -> float:
   tokens = sampling.completions_per_step * sampling.max_completion_tokens / job.shards
   passes = frozen + 2 * steps / job.config.algorithm.minibatches
   return passes * tokens * c.embed_dim * job.itemsize
+
+
+@functools.lru_cache(maxsize=8)
+def _learner(config: StepConfig) -> Learner:
+  return make_learner(config)
+
+
+@functools.lru_cache(maxsize=8)
+def _state(config: StepConfig, mesh: AbstractMesh) -> TrainState:
+  return abstract_state(_learner(config), mesh)
+
+
+@functools.lru_cache(maxsize=8)
+def _decoding(config: DecoderConfig, mesh: AbstractMesh) -> PyTree:
+  """Parameters as decoding reads them."""
+  model = Decoder(config)
+  shapes = jax.eval_shape(
+    lambda: cast_matrices(init_params(model, jax.random.key(0)), config.dtype)
+  )
+  return placed(shapes, decoding_shardings(model, mesh))
 
 
 def _logits_bytes(job: Job) -> float:

@@ -9,6 +9,7 @@ from experiments.plan import arithmetic
 from experiments.plan.arithmetic import Job
 
 _MOST = 2**20  # tokens or completions that are tried at most
+_MOST_DEVICES = 4096
 
 
 def sentences(job: Job, limit: float | None) -> str:
@@ -24,19 +25,31 @@ def sentences(job: Job, limit: float | None) -> str:
   if limit is None:
     return "What the devices hold is not known."
   if need(job) > limit:
-    better = next((x for x in _alternatives(job) if need(x) <= limit), None)
-    if better is None:
-      return (
-        "It does not fit, and no other mesh or number of microbatches makes it fit: take "
-        "more devices, or a smaller model"
-      )
-    return f"It does not fit. It would with {_described(better)}."
+    return _what_would_fit(job, limit)
   sampling = job.config.sampling
   length = _largest(sampling.max_completion_tokens, lambda x: _with(job, length=x), limit)
   group = _largest(sampling.group_size, lambda x: _with(job, group=x), limit)
   return (
     f"It fits. So do {length} tokens in groups of {sampling.group_size}, and groups of "
     f"{group} with {sampling.max_completion_tokens} tokens (powers of two tried)."
+  )
+
+
+def _what_would_fit(job: Job, limit: float) -> str:
+  count, state = job.mesh.size, arithmetic.sampling_memory(job)["the state"]
+  while count <= _MOST_DEVICES:
+    # Divided by all devices, the state is the least that anything needs.
+    possible = state * job.mesh.size <= count * limit
+    better = possible and next(
+      (x for x in _alternatives(job, count) if need(x) <= limit), None
+    )
+    if better:
+      on = "" if count == job.mesh.size else f"on {count} of these devices "
+      return f"It does not fit. It would {on}with {_described(better)}."
+    count *= 2
+  return (
+    f"It does not fit, nor does it on up to {_MOST_DEVICES} of these devices: the model is "
+    "too large for them, or a completion too long"
   )
 
 
@@ -63,10 +76,11 @@ def _largest(start: int, make: Callable[[int], Job], limit: float) -> int:
   return value
 
 
-def _alternatives(job: Job) -> Iterator[Job]:
-  """The same run with more microbatches, then on other meshes of the same devices."""
-  count, config = job.mesh.size, job.config
-  meshes = [(job.mesh.shape["fsdp"], job.mesh.shape["model"])]
+def _alternatives(job: Job, count: int) -> Iterator[Job]:
+  """The same run with more microbatches, then on other meshes."""
+  config, meshes = job.config, []
+  if count == job.mesh.size:
+    meshes.append((job.mesh.shape["fsdp"], job.mesh.shape["model"]))
   meshes += [
     (fsdp, model)
     for model in (1, 2, 4, 8)
