@@ -64,7 +64,7 @@ def _forward(queries, parts, where, window, scores, block):
   rows = Blocks(length, block)
   padded, places = rows.pad(jnp.moveaxis(queries, 2, 4), 4), rows.pad_places(where)
   keys = [Keys(part, where.segments, block) for part in parts]
-  reached = [reaches(rows, places, part, window) for part in keys]
+  reached = [reaches(rows, places, x.blocks, x.places, window) for x in keys]
 
   def attend_from(i: Array) -> tuple[Array, Array]:
     query, block_places = rows.take(padded, i, 4), rows.take_places(places, i)
@@ -97,7 +97,7 @@ def _backward(scores, block, saved, cotangents):
   arrays = [rows.pad(jnp.moveaxis(x, 2, 4), 4) for x in arrays]
   places = rows.pad_places(where)
   keys = [Keys(part, where.segments, block) for part in parts]
-  reached = [reaches(rows, places, part, window) for part in keys]
+  reached = [reaches(rows, places, x.blocks, x.places, window) for x in keys]
 
   def attend_from(sums: list, i: Array) -> tuple[list, Array]:
     chosen = [rows.take(x, i, 4) for x in arrays]
