@@ -161,16 +161,12 @@ def reaches(
     return jnp.min(x, axis=-1), jnp.max(jnp.where(x < NEVER, x, -1), axis=-1)
 
   first, last = (x[..., None] for x in bounds(places.positions, rows))
-  first_key, last_key = (
-    x[..., None, :] for x in bounds(key_places.positions, slots)
-  )
+  first_key, last_key = (x[..., None, :] for x in bounds(key_places.positions, slots))
   meet = first_key <= last
   if window is not None:
     meet &= first - last_key < window
   if places.segments is not None:
     first, last = (x[..., None] for x in bounds(places.segments, rows))
-    first_key, last_key = (
-      x[..., None, :] for x in bounds(key_places.segments, slots)
-    )
+    first_key, last_key = (x[..., None, :] for x in bounds(key_places.segments, slots))
     meet &= (first_key <= last) & (first <= last_key)
   return jnp.any(meet, axis=(0, 1))

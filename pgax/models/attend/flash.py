@@ -121,9 +121,7 @@ def _prepare(
   row_places = rows.pad_places(fold_places(where, repeats, shared))
   key_places = slots.pad_places(Places(part.positions, where.segments))
   reached = reaches(rows, row_places, slots, key_places, window)
-  shape = kernels.Shape(
-    rows.size, slots.size, scores, window is not None, flash.interpret
-  )
+  shape = kernels.Shape(rows.size, slots.size, scores, window is not None, flash.interpret)
   window = jnp.int32(0) if window is None else window
   places = _stack(row_places), _stack(key_places)
   return _Call((shape, window, reached, places), keys, rows, shared)

@@ -1,8 +1,8 @@
 """Attention by kernels that attend to one part of the keys, merged by their log-sums.
 
-Each kernel returns averaged values and log-sums. No library differentiates log-sums, and none
-has to: the backward pass calls each part's kernel with the average and the log-sums of all
-parts together, and its result is then the part's share of the gradient of the one softmax.
+Each kernel returns averaged values and log-sums. No library differentiates log-sums, and
+none has to: the backward pass calls each part's kernel with the average and the log-sums of
+all parts together. Its result is the part's share of the gradient of the one softmax.
 """
 
 import functools
