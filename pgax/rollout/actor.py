@@ -78,6 +78,7 @@ class Actor:
       completions and for scores: sampling that overlaps with scoring counts as scoring.
     """
     times = {"time/rollout": 0.0, "time/reward": 0.0}
+    params = self.sampler.place(params)
     batches, informative = self._sample_batches(params, key, times)
     sampled = batches[0] if len(batches) == 1 else ScoredRollout.concatenate(batches)
     check_scored(sampled.results, self.scoring.max_unscorable)

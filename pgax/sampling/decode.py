@@ -228,7 +228,7 @@ def _decode(
   number = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
   keys = jax.vmap(number, in_axes=(0, None))(prompt_keys, jnp.arange(group))
   unrolled = decodes_unrolled(model.config)
-  step_model = Decoder(model.config, unrolled)
+  step_model = Decoder(model.config, unrolled, model.layout)
   inputs = DecodeInputs(
     params=unroll(params) if unrolled else params,
     options=options,

@@ -18,6 +18,7 @@ from pgax.distributed.partitioning import (
   batch_shards,
   param_shardings,
   shardings_of,
+  training_layout,
 )
 from pgax.errors import UserError
 from pgax.learner.optimizer import make_optimizer
@@ -75,7 +76,7 @@ class PreferenceRun:
 
   def __init__(self, config: PreferenceConfig, tokenizer: PreTrainedTokenizerFast):
     self.config, self.mesh = config, make_mesh(config.mesh)
-    self.model = ScalarDecoder(headless(config.model))
+    self.model = ScalarDecoder(headless(config.model), training_layout(self.mesh))
     self.optimizer = make_optimizer(config.optimizer)
     self.abstract = abstract_reward_model_state(self.model, self.optimizer, self.mesh)
     prompts = CollatePrompts(tokenizer, config.max_prompt_tokens)

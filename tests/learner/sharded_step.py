@@ -13,13 +13,18 @@ import optax
 from pgax import algorithms
 from pgax.data.prompts import CollatePrompts, PromptBatch
 from pgax.distributed import MeshConfig, make_mesh
-from pgax.distributed.partitioning import batch_sharding, batch_shards, shardings_of
+from pgax.distributed.partitioning import (
+  batch_sharding,
+  batch_shards,
+  shardings_of,
+  training_layout,
+)
 from pgax.evaluation.evaluate import evaluate
 from pgax.learner import Learner, LearnerConfig
 from pgax.learner.policy_step import make_policy_step
 from pgax.learner.state import abstract_state, init_state
 from pgax.learner.supervised_step import make_supervised_step
-from pgax.models import lora
+from pgax.models import Decoder, lora
 from pgax.rewards import final_answer
 from pgax.rewards.pool import InProcess
 from pgax.training import enable_compilation_cache
@@ -34,7 +39,7 @@ def main(fsdp: int, model: int, rank: int) -> None:
   # which their own rounding does not show.
   algorithm, adapters = algorithms.ppo(kl_coef=0.1, epochs=1), lora.LoraConfig(rank=rank)
   learner = Learner(
-    tiny.MODEL,
+    Decoder(tiny.CONFIG, layout=training_layout(mesh)),
     algorithm,
     optax.sgd(30.0),
     lora=adapters,

@@ -1,11 +1,13 @@
 """All checks of a run, in order."""
 
 import contextlib
+import warnings
 
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.demonstrations import CollateDemonstrations
 from pgax.distributed.mesh import make_mesh
+from pgax.distributed.partitioning import undivided
 from pgax.errors import UserError
 from pgax.learner.state import abstract_policy
 from pgax.models.decoder import Decoder
@@ -36,7 +38,7 @@ def check_run(
   done: Progress | None = None,
   runner: RewardRunner | None = None,
 ) -> None:
-  """Rejects a run that would fail later.
+  """Rejects a run that would fail later, and warns of parameters that are not sharded.
 
   Args:
     config: configuration of the run.
@@ -55,6 +57,8 @@ def check_run(
     check_attention(config)
     check_divisibility(config, mesh)
     abstract_policy(Decoder(config.model), config.lora, mesh)
+    for sentence in undivided(Decoder(config.model), mesh):
+      warnings.warn(sentence, stacklevel=2)
     check_algorithm(config)
     check_memory(config, mesh)
     check_lengths(config, demonstrations)
