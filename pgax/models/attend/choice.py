@@ -6,7 +6,8 @@ from pgax.errors import UserError
 from pgax.models.attend import blockwise, cudnn, einsum, merged
 from pgax.models.attend.flash import Flash
 from pgax.models.attend.parts import Part, Places, Scores
-from pgax.models.attend.sharded import current_mesh, on_mesh
+from pgax.models.attend.sharded import on_mesh
+from pgax.models.layout import Layout
 from pgax.types import Array
 
 # From so many queries on, blocks or kernels are taken. On CPUs forward and backward pass of
@@ -24,6 +25,7 @@ def attend(
   window: Array | None,
   scores: Scores,
   backend: str = "auto",
+  layout: Layout | None = None,
 ) -> tuple[Array, Array]:
   """Attends to all parts with one exact softmax.
 
@@ -43,6 +45,7 @@ def attend(
     window: int32 scalar; None for no window.
     scores: how scores are computed.
     backend: `einsum`, `blockwise`, `pallas`, `cudnn`, or `auto`.
+    layout: where rows and key heads are on a mesh, for kernels; None for one device.
 
   Returns:
     Averaged values `[N, G, L, K, R, D]` and log-sums of the exponentiated scores
@@ -56,7 +59,7 @@ def attend(
   if backend == "blockwise":
     return blockwise.attend(queries, parts, where, window, scores)
   if backend in _KERNELS:
-    kernel = on_mesh(_KERNELS[backend])
+    kernel = on_mesh(_KERNELS[backend], layout)
     return merged.attend(queries, parts, where, window, scores, kernel)
   # The backward pass computes scores again: they are the largest arrays by far, and
   # writing them for every layer of the scan takes longer than multiplying again.
@@ -90,8 +93,7 @@ def _automatic(queries, own, where, window, scores):
   device = jax.default_backend()
   if queries.shape[2] < _MANY.get(device, _MANY_ELSEWHERE):
     return "einsum"
-  # Without a mesh in the context, nothing says how to divide the kernel over devices.
-  if device == "tpu" and (jax.device_count() == 1 or current_mesh() is not None):
+  if device == "tpu":
     return "pallas"
   if device == "gpu" and own and not cudnn.refusal(queries, window, where, scores):
     return "cudnn"

@@ -2,17 +2,14 @@
 
 import dataclasses
 import functools
-import math
 
 import jax
-from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 from pgax.models.attend.merged import Kernel
 from pgax.models.attend.parts import Part, Places, Scores
+from pgax.models.layout import BATCH, Layout
 from pgax.types import Array
-
-_BATCH, _HEADS = ("data", "fsdp"), ("model",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +21,11 @@ class Sharded:
 
   Attributes:
     kernel: kernel that each device calls.
-    mesh: mesh of devices.
+    layout: where rows and key heads are.
   """
 
   kernel: Kernel
-  mesh: AbstractMesh
+  layout: Layout
 
   def forward(
     self,
@@ -68,14 +65,8 @@ class Sharded:
 
   def _specs(self, queries: Array) -> tuple[P, P]:
     """Layouts of `[N, G, K, ...]` and of `[N, G, ...]`."""
-    batch = self._divides(queries.shape[0], _BATCH)
-    return P(batch, None, self._divides(queries.shape[2], _HEADS)), P(batch)
-
-  def _divides(self, size: int, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Mesh axes to divide an axis over; None if they don't divide it."""
-    names = tuple(name for name in names if name in self.mesh.shape)
-    count = math.prod(self.mesh.shape[name] for name in names)
-    return names if names and size % count == 0 else None
+    rows = self.layout.spec((BATCH, None, "attended_heads"), queries.shape)
+    return rows, P(rows[0])
 
   def _inputs(self, rows, places, where, window):
     """Layouts of queries, part, places and window."""
@@ -88,20 +79,12 @@ class Sharded:
     )
 
   def _map(self, function, inputs, outputs):
+    mesh = self.layout.mesh
     return jax.shard_map(
-      function, mesh=self.mesh, in_specs=inputs, out_specs=outputs, check_vma=False
+      function, mesh=mesh, in_specs=inputs, out_specs=outputs, check_vma=False
     )
 
 
-def on_mesh(kernel: Kernel) -> Kernel:
-  """Divides a kernel over the mesh of the context, if there is one."""
-  mesh = current_mesh()
-  return kernel if mesh is None else Sharded(kernel, mesh)
-
-
-def current_mesh() -> AbstractMesh | None:
-  """Returns the mesh of the context; None for one device, or inside a `shard_map`."""
-  mesh = jax.sharding.get_abstract_mesh()
-  if mesh.empty or mesh.size == 1 or AxisType.Manual in mesh.axis_types:
-    return None
-  return mesh
+def on_mesh(kernel: Kernel, layout: Layout | None) -> Kernel:
+  """Divides a kernel over the devices of a layout; None is one device."""
+  return kernel if layout is None else Sharded(kernel, layout)

@@ -10,6 +10,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from pgax.distributed.partitioning import training_layout
 from pgax.models.attend import Part, Places, Scores, merged
 from pgax.models.attend.flash import Flash
 from pgax.models.attend.sharded import on_mesh
@@ -69,7 +70,8 @@ def compile_gradient(case):
     where = Places(positions[-1], None if case.prompt else positions[-1])
     scores = Scores(case.size**-0.5, case.softcap)
     window = window if case.window else None
-    mixed, _ = merged.attend(queries, tuple(parts), where, window, scores, on_mesh(Flash()))
+    kernel = on_mesh(Flash(), training_layout(mesh))
+    mixed, _ = merged.attend(queries, tuple(parts), where, window, scores, kernel)
     return jnp.sum(mixed**2)
 
   places = [(ROWS, 1, case.prompt)] * bool(case.prompt) + [(ROWS, case.group, case.length)]
@@ -78,5 +80,4 @@ def compile_gradient(case):
   for n, group, length in places:
     inputs.append((array(n, group, KEY_HEADS, length, case.size, dtype=case.dtype),) * 2)
   arguments = inputs, [array(*place) for place in places], array()
-  with jax.set_mesh(mesh):
-    return jax.jit(jax.grad(loss)).trace(*arguments).lower().compile()
+  return jax.jit(jax.grad(loss)).trace(*arguments).lower().compile()
