@@ -1,5 +1,6 @@
 """Rollouts that are drawn ahead: which policy draws them, and what a run continues with."""
 
+import contextlib
 import dataclasses
 import signal
 import threading
@@ -20,6 +21,7 @@ from pgax.training.health import UncorrectedLagWarning
 from pgax.training.run import Run
 from pgax.training.stages import Reinforcement
 from tests import tiny
+from tests.training.test_metrics_page import missing
 
 CAPPED = UpdateConfig(importance_cap=2.0)
 SHORT = tiny.SupervisedConfig(steps=0)
@@ -50,13 +52,6 @@ def results(workdir):
   return [{k: x for k, x in row.items() if not k.startswith("time/")} for row in rows]
 
 
-def assert_same_run(one, other, folders):
-  assert_same(
-    *(x.state.replace(key=jax.random.key_data(x.state.key)) for x in (one, other))
-  )
-  assert results(folders[0]) == results(folders[1])
-
-
 def test_rollouts_are_of_the_policy_so_many_steps_before(tmp_path, monkeypatch):
   draws, steps = [], []
 
@@ -79,6 +74,7 @@ def test_rollouts_are_of_the_policy_so_many_steps_before(tmp_path, monkeypatch):
     assert_same(key, steps[number][1])
   assert [row.get("rollout/lag") for row in results(tmp_path)] == [None, 0, 1, 2, 2, 2]
   first, *_, last = results(tmp_path)[1:]
+  assert not missing(last)
   assert first["ratio/sampler_error"] < 1e-5 and last["ratio/sampler_error"] > 1e-4, last
   key = "correction/effective_sample_size"
   assert last[key] < first[key], last
@@ -100,31 +96,45 @@ def test_a_lag_of_0_is_no_lag(tmp_path, monkeypatch):
   assert rows == results(tmp_path / "plain")
 
 
+class KilledError(Exception):
+  """Ends a run without its last checkpoint, as SIGKILL does."""
+
+
+def kill():
+  raise KilledError
+
+
+def interrupt():
+  signal.raise_signal(signal.SIGINT)
+
+
 @pytest.mark.parametrize(
-  "changes",
+  ("end", "changes"),
   [
-    {},
+    (kill, {}),  # continues from the checkpoint before
     # Drawn at once, with adapters over a frozen base.
-    {"algorithm": algorithms.dapo(max_batches=2), "lora": LoraConfig(rank=2)},
+    (
+      interrupt,
+      {"algorithm": algorithms.dapo(max_batches=2), "lora": LoraConfig(rank=2)},
+    ),
   ],
 )
-def test_a_run_that_was_stopped_continues_the_same(changes, tmp_path, monkeypatch):
-  whole = run(tmp_path / "whole", config(2, **changes))
-  step = Reinforcement.step
-
+def test_a_run_that_ended_early_continues_the_same(end, changes, tmp_path, monkeypatch):
   def stop(self, state, *args):
     if int(state.step) == 3:
-      signal.raise_signal(signal.SIGINT)
+      end()
     return step(self, state, *args)
 
-  first = config(2, **changes)
-  run(tmp_path / "parts", dataclasses.replace(first, steps=2))
-  with monkeypatch.context() as patched:
+  step, ahead = Reinforcement.step, config(2, **changes)
+  whole = run(tmp_path / "whole", ahead)
+  with monkeypatch.context() as patched, contextlib.suppress(KilledError):
     patched.setattr(Reinforcement, "step", stop)
-    assert not run(tmp_path / "parts", first).finished
-  rest = run(tmp_path / "parts", first)
+    assert not run(tmp_path / "parts", ahead).finished
+  rest = run(tmp_path / "parts", ahead)
   assert rest.finished
-  assert_same_run(whole, rest, (tmp_path / "whole", tmp_path / "parts"))
+  states = [x.state.replace(key=jax.random.key_data(x.state.key)) for x in (whole, rest)]
+  assert_same(*states)
+  assert results(tmp_path / "whole") == results(tmp_path / "parts")
 
 
 def test_scores_are_computed_during_the_update(tmp_path, monkeypatch):
