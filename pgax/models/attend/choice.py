@@ -58,8 +58,8 @@ def attend(
   backend = _choose(queries, parts, where, window, scores, backend)
   if backend == "blockwise":
     return blockwise.attend(queries, parts, where, window, scores)
-  if backend in _KERNELS:
-    kernel = on_mesh(_KERNELS[backend], layout)
+  if backend in KERNELS:
+    kernel = on_mesh(KERNELS[backend], layout)
     return merged.attend(queries, parts, where, window, scores, kernel)
   # The backward pass computes scores again: they are the largest arrays by far, and
   # writing them for every layer of the scan takes longer than multiplying again.
@@ -68,12 +68,12 @@ def attend(
   return mixed, jax.lax.stop_gradient(log_sum)
 
 
-_KERNELS = {"pallas": Flash(), "cudnn": cudnn.Cudnn()}
+KERNELS = {"pallas": Flash(), "cudnn": cudnn.Cudnn()}
 
 
 def _choose(queries, parts, where, window, scores, backend):
   """Returns the backend to take; never `auto`."""
-  if backend in _KERNELS and queries.shape[2] == 1:
+  if backend in KERNELS and queries.shape[2] == 1:
     return "einsum"
   own = parts[-1].positions is where.positions
   if backend == "cudnn" and own:
