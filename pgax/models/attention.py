@@ -120,6 +120,7 @@ class Attention(nn.Module):
       window_of(sliding, c.sliding_window),
       Scores((c.query_scalar or c.head_dim) ** -0.5, c.attention_softcap),
       c.attention,
+      self.layout,
     )
     heads = heads.reshape(*x.shape[:3], c.num_heads, c.head_dim).astype(x.dtype)
     for axis in ("attended_heads", "heads"):

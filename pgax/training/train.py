@@ -116,7 +116,7 @@ def _train(
       logger.flush()
       save(state)
   finally:
-    run.checkpoints.close()
+    run.close()
     logger.close()
   return Result(state, Progress.of(state), finished)
 

@@ -23,6 +23,7 @@ from pgax.models.attend.blocks import (
   reaches,
   unfold,
 )
+from pgax.models.attend.merged import merge
 from pgax.models.attend.parts import MASKED, Part, Places, Scores, visible
 from pgax.models.cache import NEVER
 from pgax.types import Array
@@ -65,11 +66,11 @@ def _forward(queries, parts, where, window, scores, block):
   rows = Blocks(length, block)
   padded, places = rows.pad(jnp.moveaxis(queries, 2, 4), 4), rows.pad_places(where)
   keys = [Keys(part, where.segments, block) for part in parts]
-  reached = [reaches(rows, places, part, window) for part in keys]
+  reached = [reaches(rows, places, x.blocks, x.places, window) for x in keys]
 
   def attend_from(i: Array) -> tuple[Array, Array]:
     query, block_places = rows.take(padded, i, 4), rows.take_places(places, i)
-    sums = (jnp.full(query.shape[:-1], MASKED), jnp.zeros(query.shape))
+    sums = (jnp.zeros(query.shape), jnp.full(query.shape[:-1], MASKED))
     for part, reach in zip(keys, reached, strict=True):
       folded = fold(query, part.shared)
       place = fold_places(block_places, repeats, part.shared)
@@ -79,13 +80,12 @@ def _forward(queries, parts, where, window, scores, block):
 
       shape = folded.shape
       start = jnp.full(shape[:-1], MASKED), jnp.zeros(shape[:-1]), jnp.zeros(shape)
-      log_sum, mixed = _finish(_over(reach[i], add, start))
-      sums = _merge(sums, (unfold(log_sum, query.shape[:-1]), unfold(mixed, query.shape)))
+      mixed, log_sum = _finish(_over(reach[i], add, start))
+      sums = merge(sums, (unfold(mixed, query.shape), unfold(log_sum, query.shape[:-1])))
     return sums
 
-  log_sum, mixed = jax.lax.map(attend_from, jnp.arange(rows.count))
-  log_sum, mixed = rows.join(log_sum, 4), rows.join(mixed, 4)
-  outputs = jnp.moveaxis(mixed, 4, 2), jnp.moveaxis(log_sum, 4, 2)
+  merged = jax.lax.map(attend_from, jnp.arange(rows.count))
+  outputs = tuple(jnp.moveaxis(rows.join(x, 4), 4, 2) for x in merged)
   return outputs, (queries, parts, where, window, outputs)
 
 
@@ -115,7 +115,7 @@ def _backward(scores, block, saved, cotangents):
   arrays = [rows.pad(jnp.moveaxis(x, 2, 4), 4) for x in arrays]
   places = rows.pad_places(where)
   keys = [Keys(part, where.segments, block) for part in parts]
-  reached = [reaches(rows, places, part, window) for part in keys]
+  reached = [reaches(rows, places, x.blocks, x.places, window) for x in keys]
 
   def attend_from(sums: list, i: Array) -> tuple[list, Array]:
     chosen = [rows.take(x, i, 4) for x in arrays]
@@ -196,17 +196,10 @@ def _seen(rows: Places, places: Places, window: Array | None) -> Array:
 
 
 def _finish(state: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-  """Log-sums and averages of a running softmax; rows that attend to nothing get 0."""
+  """Averages and log-sums of a running softmax; rows that attend to nothing get 0."""
   highest, total, mixed = state
   total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
-  return highest + jnp.log(total), mixed / total[..., None]
-
-
-def _merge(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-  """Merges log-sums and averages of two parts into those of one softmax."""
-  log_sum = jnp.logaddexp(one[0], other[0])
-  weights = [jnp.exp(x - log_sum)[..., None] for x in (one[0], other[0])]
-  return log_sum, one[1] * weights[0] + other[1] * weights[1]
+  return mixed / total[..., None], highest + jnp.log(total)
 
 
 def _over(reach: Array, add: Any, start: tuple) -> tuple:

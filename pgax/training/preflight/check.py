@@ -21,6 +21,7 @@ from pgax.training.preflight.problems import check_lengths
 from pgax.training.preflight.rewards import check_rewards, check_timeout
 from pgax.training.preflight.settings import (
   check_algorithm,
+  check_attention,
   check_decays,
   check_divisibility,
   check_optimizers,
@@ -53,6 +54,7 @@ def check_run(
   try:
     mesh = make_mesh(config.mesh)
     check_vocabulary(config, tokenizer)
+    check_attention(config)
     check_divisibility(config, mesh)
     abstract_policy(Decoder(config.model), config.lora, mesh)
     for sentence in undivided(Decoder(config.model), mesh):
