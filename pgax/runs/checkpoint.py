@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
+from pgax.distributed.hosts import is_writer, on_writer, shared_errors, wait_for_all
 from pgax.errors import UserError, check_at_least
 from pgax.runs.frozen import frozen_shapes, restore_frozen, restore_part, save_frozen
 from pgax.runs.integrity import newest_good, set_aside_damaged, write_digests
@@ -40,6 +41,8 @@ class CheckpointConfig:
 class Checkpoints:
   """The checkpoints of a run, each of them complete or absent, and checked by its digests.
 
+  All processes of a run take part in each call; the writer checks files for all of them.
+
   Args:
     workdir: folder of the run; checkpoints are in its folder `checkpoints`.
     keep: number of checkpoints to keep, the latest ones.
@@ -62,8 +65,10 @@ class Checkpoints:
     self._saving = None  # number of the checkpoint that is being written, and its end
     self._workdir, self._folder = workdir, (workdir / _FOLDER).absolute()
     self._frozen = None  # the record of frozen fields, once this run's own are saved
-    self._latest = (
-      newest_good(self._folder) if read_only else set_aside_damaged(workdir, self._folder)
+    self._latest = on_writer(
+      lambda: (
+        newest_good(self._folder) if read_only else set_aside_damaged(workdir, self._folder)
+      )
     )
     handlers = {  # named, so that a new process can read shapes before it restores
       "state": ocp.StandardCheckpointHandler(),
@@ -126,18 +131,20 @@ class Checkpoints:
     if self._saving is None:
       return
     number, end = self._saving
-    with self._errors(number):
+    with shared_errors(), self._errors(number):
       end.result()
+    wait_for_all()
     self._saving, self._latest = None, number
 
   def _finish(self, number: int) -> None:
     """Waits until a checkpoint is written, and writes its digests."""
     self._manager.wait_until_finished()
-    write_digests(self._folder / str(number))
+    if is_writer():
+      write_digests(self._folder / str(number))
 
   @contextlib.contextmanager
   def _errors(self, number: int) -> Iterator[None]:
-    """Says of an error which checkpoint can't be written, and which is the last good one."""
+    """Says of an error which checkpoint can't be written, and which is the last one."""
     try:
       yield
     except (OSError, ValueError) as error:  # tensorstore raises the latter on a full disk

@@ -1,5 +1,6 @@
 """A run: its configuration taken apart, and its stages put together."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +10,8 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.task import fingerprint
 from pgax.distributed.mesh import make_mesh
-from pgax.distributed.partitioning import param_shardings, shardings_of
+from pgax.distributed.partitioning import batch_sharding, param_shardings, shardings_of
+from pgax.distributed.rows import held_rows
 from pgax.errors import UserError
 from pgax.evaluation import Evaluation, evaluate, evaluation_key
 from pgax.learner.compiled import compiled_steps
@@ -67,7 +69,8 @@ class Run:
     self.collate = prompt_collator(
       config.data, tokenizer, config.sampling.max_prompt_tokens
     )
-    self.iterators = batch_iterators(config, self.collate)
+    held = functools.partial(held_rows, batch_sharding(self.mesh))
+    self.iterators = batch_iterators(config, self.collate, held)
     self.problems = fingerprint(config.task.train)
     ids = eos_ids(config.model_path, tokenizer)
     self.sampler = make_sampler(
