@@ -221,7 +221,7 @@ def _train(
     def save(state: RewardModelState) -> None:
       lock.check()
       data = {_DATA: run.iterator.get_state()}
-      checkpoints.save(int(state.step), state, data)
+      checkpoints.save(int(state.step), state, data, wait=False)
 
     with shared_errors():
       logger = open_loggers(loggers, workdir, {"": done})
@@ -241,6 +241,7 @@ def _train(
       with shared_errors():
         logger.flush()
       save(result.state)
+      checkpoints.wait()
   return result
 
 

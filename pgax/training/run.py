@@ -143,7 +143,7 @@ class Run:
       )
 
   def save(self, state: TrainState) -> None:
-    """Saves a checkpoint."""
+    """Saves a checkpoint, which is written while the run goes on."""
     data = {name: iterator.get_state() for name, iterator in self.iterators.items()}
     if self.ahead and not Progress.of(state).is_supervised:
       behind, data["reinforcement"] = self.ahead.in_flight(state)
@@ -152,7 +152,7 @@ class Run:
     data |= Progress.of(state).to_json()
     # Adapters are small; what they change is not, and it never changes.
     frozen = ("base",) if self.config.lora.rank else ()
-    self.checkpoints.save(int(state.total_steps), state, data, frozen)
+    self.checkpoints.save(int(state.total_steps), state, data, frozen, wait=False)
 
   def policy(self, state: TrainState) -> PyTree:
     """Returns the policy's parameters, adapters merged."""
