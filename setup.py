@@ -29,6 +29,8 @@ MLFLOW = [  # without its server, and with what its SQLite file needs
   "sqlalchemy>=2,<3",
   "alembic>=1.13,<2",
 ]
+# It compiles for TPUs on machines without one, too.
+TPU = ["jax[tpu]"]  # the libtpu of its version
 NOTEBOOKS = [
   "ipykernel>=6",
   "ipywidgets>=8",
@@ -74,6 +76,7 @@ setup(
     "json": JSON,
     "chat": CHAT,
     "gguf": GGUF,
+    "tpu": TPU,
     "reasoning_gym": REASONING_GYM,
   },
 )

@@ -21,11 +21,15 @@ from pgax.report import write_report
 from pgax.runs.loggers import read_metrics, read_samples
 from pgax.training import RunConfig, train
 from pgax.training.policy import export_policy
+from pgax.training.profile import parse_steps
 from pgax.training.train import Result
 
 _CONFIG = program.define_config(str(CONFIGS / "grpo.py"))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _LOGGERS = program.define_loggers()
+_PROFILE = flags.DEFINE_string(
+  "profile_steps", "", "Steps to write a trace of, such as 3:5, for xprof or Perfetto."
+)
 _SHOWN = 4
 
 
@@ -33,13 +37,21 @@ def main() -> int:
   """Trains, and prints the accuracy before and after."""
   config, workdir = _CONFIG.value, Path(_WORKDIR.value)
   with shared_errors():
+    profile_steps = parse_steps(_PROFILE.value)
     run = freeze(config)
     # As read from JSON, so that it compares equal to a saved one.
     record = json.loads(json.dumps(to_json(config)))
     tokenizer = program.tokenizer(run.model_path)
   if remark := single_step_remark(run.algorithm):
     print(f"remark: {remark}", flush=True)
-  result = train(run, tokenizer, workdir, record, loggers=_LOGGERS.value)
+  result = train(
+    run,
+    tokenizer,
+    workdir,
+    record,
+    loggers=_LOGGERS.value,
+    profile_steps=profile_steps,
+  )
   page = _report(run, workdir, result) if is_writer() else None
   if not result.finished:
     return 130

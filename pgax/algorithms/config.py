@@ -24,6 +24,9 @@ class UpdateConfig:
       counts; 1 for all.
     target_kl: divergence from the old policy in nats per token, measured on the minibatch,
       that ends an update before its next optimizer step; 0 never ends it early.
+    importance_cap: largest importance weight of a token, by which the loss is corrected for
+      a sampler that is not the policy of the update, such as an older one (TIS, see
+      `correction.truncated`); 0 keeps the algorithm's own correction, if it has one.
   """
 
   entropy_coef: float = 0.0
@@ -31,9 +34,11 @@ class UpdateConfig:
   entropy_step: float = 0.005
   top_entropy: float = 1.0
   target_kl: float = 0.0
+  importance_cap: float = 0.0
 
   def __post_init__(self):
     check_at_least(self, 0, "entropy_coef", "entropy_target", "entropy_step", "target_kl")
+    check_at_least(self, 0, "importance_cap")
     if not self.entropy_step > 0:
       raise ValueError(f"entropy_step is {self.entropy_step}; it must be positive")
     if not 0 < self.top_entropy <= 1:
@@ -62,4 +67,6 @@ class UpdateConfig:
       changes["token_filter"] = parts.TopEntropy(self.top_entropy)
     if self.target_kl:
       changes["target_kl"] = self.target_kl
+    if self.importance_cap:
+      changes["sampler_correction"] = parts.TruncatedWeights(self.importance_cap)
     return dataclasses.replace(algorithm, **changes) if changes else algorithm

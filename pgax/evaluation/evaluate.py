@@ -131,7 +131,7 @@ def evaluate(
   size = whole_batches(sampler, min(max(batch_size // samples, 1), len(examples)))
   starts = range(0, len(examples), size)
   batches = [padded_batch(collate, examples, start, size) for start in starts]
-  columns, records = [], []
+  columns, records, params = [], [], sampler.place(params)
   for start, batch in zip(starts, batches, strict=True):
     check_stop(stop)
     indices = np.arange(start, start + size)

@@ -9,7 +9,7 @@ import jax
 from jax.sharding import Mesh
 
 from pgax.algorithms import join
-from pgax.distributed.partitioning import batch_shards, shardings_of
+from pgax.distributed.partitioning import shardings_of
 from pgax.learner.config import StepConfig
 from pgax.learner.learner import Learner, make_learner
 from pgax.learner.numbers import Numbers, example, lift_steps
@@ -97,7 +97,7 @@ def _bind(
   """Gives the numbers of settings to the programs of their structure."""
   structure, numbers = lift_steps(config)
   programs = build(structure, mesh)
-  learner = make_learner(config, batch_shards(mesh))
+  learner = make_learner(config, mesh)
   return CompiledSteps(
     learner=learner,
     supervised_learner=_supervised(learner, config),
@@ -128,7 +128,7 @@ def _build(structure: StepConfig, mesh: Mesh) -> _Programs:
   def supervised(numbers: Numbers, state: TrainState, rows: DemonstrationRows) -> tuple:
     config = join(structure, numbers)
     return supervised_step(
-      _supervised(make_learner(config), config),
+      _supervised(make_learner(config, mesh), config),
       state,
       rows,
       normalize_constant=config.normalize_constant,
@@ -142,7 +142,7 @@ def _build(structure: StepConfig, mesh: Mesh) -> _Programs:
     feedback: Feedback,
     learn_policy: bool = True,
   ) -> tuple:
-    learner = make_learner(join(structure, numbers), batch_shards(mesh))
+    learner = make_learner(join(structure, numbers), mesh)
     learner = dataclasses.replace(learner, learn_policy=learn_policy)
     return policy_step(learner, state, rollout, feedback)
 

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 
 from pgax.distributed.microbatches import join, split
 from pgax.learner.rows import Microbatch, RowPlan
+from pgax.learner.token_logp import token_logp
 from pgax.models.decoder import Decoder
 from pgax.models.experts import RouterLoad
 from pgax.models.heads import ScalarDecoder
 from pgax.models.prompts import PromptStates, features_after, read_prompt_states
 from pgax.models.scoring import completion_features, row_features
-from pgax.ops import logprobs
 from pgax.types import Array, Batch, DemonstrationRows, PyTree, Rollout
 
 
@@ -56,7 +56,7 @@ def completion_logp(
   tokens, mask = completions.tokens, completions.token_mask
   prompts = completions.prompt_tokens, completions.prompt_mask
   hidden = completion_features(model, params, *prompts, tokens, mask)
-  return _chunked_logp(model, params, hidden, tokens, temperature, chunk)
+  return token_logp(model, params, hidden, tokens, temperature, chunk)
 
 
 def read_batch_prompts(
@@ -126,7 +126,7 @@ def policy_outputs(
   """
   hidden, load = _features(model, params, states, part, experts)
   tokens = part.completions.tokens
-  logp, entropy = _chunked_logp(model, params, hidden, tokens, temperature, chunk)
+  logp, entropy = token_logp(model, params, hidden, tokens, temperature, chunk)
   return PolicyOutputs(logp, entropy, load)
 
 
@@ -152,7 +152,7 @@ def routed_row_logp(
 ) -> tuple[Array, RouterLoad | None]:
   """Computes `row_logp` and the use of the experts, None for a model without experts."""
   hidden, load = row_features(model, params, rows.tokens, rows.positions, rows.segments)
-  logp, _ = _chunked_logp(
+  logp, _ = token_logp(
     model, params, hidden[:, None], rows.tokens[:, None], temperature=1.0, chunk=chunk
   )
   return logp[:, 0], load
@@ -228,35 +228,3 @@ def _features(
     completions.token_mask,
     experts,
   )
-
-
-def _chunked_logp(
-  model: Decoder,
-  params: PyTree,
-  hidden: Array,
-  tokens: Array,
-  temperature: float,
-  chunk: int,
-) -> tuple[Array, Array]:
-  """Log-probability and entropy of tokens `[N, G, T]`, by the hidden states before them."""
-
-  def logp_of(part: tuple[Array, Array]) -> tuple[Array, Array]:
-    part_hidden, part_tokens = part
-    logits = model.apply(params, part_hidden, method=model.unembed)
-    log_probs = logprobs.log_softmax(logits, temperature)
-    return logprobs.token_logp(log_probs, part_tokens), logprobs.entropy(log_probs)
-
-  length = tokens.shape[-1]
-  if length <= chunk:
-    return logp_of((hidden, tokens))
-  count = -(-length // chunk)
-
-  def cut(x: Array) -> Array:
-    padding = [(0, 0)] * x.ndim
-    padding[2] = (0, count * chunk - length)
-    x = jnp.pad(x, padding).reshape(*x.shape[:2], count, chunk, *x.shape[3:])
-    return jnp.moveaxis(x, 2, 0)
-
-  chunks = jax.lax.map(jax.checkpoint(logp_of), (cut(hidden), cut(tokens)))
-  padded = (*tokens.shape[:2], count * chunk)
-  return tuple(jnp.moveaxis(x, 0, 2).reshape(padded)[..., :length] for x in chunks)

@@ -3,8 +3,10 @@
 import dataclasses
 
 import optax
+from jax.sharding import Mesh
 
 from pgax.algorithms import Algorithm
+from pgax.distributed.partitioning import batch_shards, training_layout
 from pgax.learner.config import LearnerConfig, StepConfig
 from pgax.learner.optimizer import make_optimizer
 from pgax.models.decoder import Decoder
@@ -50,7 +52,9 @@ class Learner:
   @property
   def critic(self) -> ScalarDecoder | None:
     """The critic's module; None if the algorithm has no critic."""
-    return ScalarDecoder(self.model.config) if self.algorithm.critic else None
+    if not self.algorithm.critic:
+      return None
+    return ScalarDecoder(self.model.config, self.model.layout)
 
   @property
   def has_reference(self) -> bool:
@@ -64,23 +68,23 @@ class Learner:
     return self.model.config.compute_dtype if dtype == "auto" else dtype
 
 
-def make_learner(config: StepConfig, lanes: int = 1) -> Learner:
+def make_learner(config: StepConfig, mesh: Mesh | None = None) -> Learner:
   """Builds the learner of the reinforcement stage.
 
   Args:
     config: step settings.
-    lanes: number of devices that prompts are sharded over.
+    mesh: mesh of devices that steps run on; None for one device.
 
   Returns:
     A `Learner`.
   """
   return Learner(
-    model=Decoder(config.model),
+    model=Decoder(config.model, layout=mesh and training_layout(mesh)),
     algorithm=config.algorithm,
     optimizer=make_optimizer(config.optimizer),
     critic_optimizer=make_optimizer(config.critic_optimizer),
     lora=config.lora,
     temperature=config.temperature,
     config=config.learner,
-    lanes=lanes,
+    lanes=batch_shards(mesh) if mesh else 1,
   )

@@ -1,12 +1,12 @@
 """Grouped-query attention over a shared prefix, a cached suffix and the new tokens."""
 
 import flax.linen as nn
-import jax.numpy as jnp
 
 from pgax.models.attend import Part, Places, Scores, attend, window_of
 from pgax.models.cache import write
 from pgax.models.config import DecoderConfig
-from pgax.models.layers import RMSNorm, adapted, zeros
+from pgax.models.layers import RMSNorm, adapted, matrix, product, zeros
+from pgax.models.layout import BATCH, Layout, constrain
 from pgax.models.rope import rotate
 from pgax.types import Array
 
@@ -19,6 +19,7 @@ class Attention(nn.Module):
   """
 
   config: DecoderConfig
+  layout: Layout | None = None
 
   def setup(self):
     c = self.config
@@ -30,12 +31,13 @@ class Attention(nn.Module):
     )
     q_shape = (c.embed_dim, c.num_heads, c.head_dim)
     kv_shape = (c.embed_dim, c.num_kv_heads, c.head_dim)
-    part = nn.with_logical_partitioning
-    self.query = self.param("query", part(init, ("embed", "heads", "head")), q_shape)
-    self.key = self.param("key", part(init, ("embed", "kv_heads", "head")), kv_shape)
-    self.value = self.param("value", part(init, ("embed", "kv_heads", "head")), kv_shape)
+    kv_axes = ("embed", "kv_heads", "head")
+    self.query = matrix(self, "query", init, ("embed", "heads", "head"), q_shape)
+    self.key = matrix(self, "key", init, kv_axes, kv_shape)
+    self.value = matrix(self, "value", init, kv_axes, kv_shape)
     out_shape = (c.num_heads, c.head_dim, c.embed_dim)
-    self.out = self.param("out", part(out, ("heads", "head", "embed")), out_shape)
+    self.out = matrix(self, "out", out, ("heads", "head", "embed"), out_shape)
+    part = nn.with_logical_partitioning
     if c.qkv_bias:
       heads, kv_heads = part(zeros, ("heads", "head")), part(zeros, ("kv_heads", "head"))
       self.query_bias = self.param("query_bias", heads, q_shape[1:])
@@ -49,10 +51,14 @@ class Attention(nn.Module):
   def _project(self, x: Array) -> tuple[Array, Array, Array]:
     """Projects to queries `[N, G, L, H, D]`, keys and values `[N, G, L, K, D]`."""
     weights = {"query": self.query, "key": self.key, "value": self.value}
-    heads = [
-      adapted(self, name, x, jnp.einsum("ngle,ehd->nglhd", x, weight.astype(x.dtype)))
-      for name, weight in weights.items()
-    ]
+    heads = []
+    for name, weight in weights.items():
+      projected = adapted(self, name, x, product(x, weight))
+      # In decoding a projection has all rows of some heads, and attention, like the cache,
+      # all heads of some rows.
+      for axis in ("heads" if name == "query" else "kv_heads", "attended_heads"):
+        projected = constrain(self.layout, projected, BATCH, None, None, axis)
+      heads.append(projected)
     if self.config.qkv_bias:
       biases = (self.query_bias, self.key_bias, self.value_bias)
       heads = [h + b.astype(x.dtype) for h, b in zip(heads, biases, strict=True)]
@@ -114,10 +120,12 @@ class Attention(nn.Module):
       window_of(sliding, c.sliding_window),
       Scores((c.query_scalar or c.head_dim) ** -0.5, c.attention_softcap),
       c.attention,
+      self.layout,
     )
     heads = heads.reshape(*x.shape[:3], c.num_heads, c.head_dim).astype(x.dtype)
-    out = jnp.einsum("nglhd,hde->ngle", heads, self.out.astype(x.dtype))
-    out = adapted(self, "out", heads, out)
+    for axis in ("attended_heads", "heads"):
+      heads = constrain(self.layout, heads, BATCH, None, None, axis)
+    out = adapted(self, "out", heads, product(heads, self.out, inputs=2))
     if c.out_bias:
       out += self.out_bias.astype(x.dtype)
     return out, keys, values

@@ -10,6 +10,7 @@ from pgax.models.cache import NEVER, take_rows
 from pgax.models.config import DecoderConfig
 from pgax.models.experts import REPLAY, ROUTING, Experts
 from pgax.models.layers import ADAPTERS, GatedMLP, RMSNorm
+from pgax.models.layout import BATCH, Layout, constrain
 from pgax.types import Array
 
 LAYERS = "layers"  # the logical axis that parameters of all layers are stacked on
@@ -68,14 +69,15 @@ class Block(nn.Module):
   """
 
   config: DecoderConfig
+  layout: Layout | None = None
 
   def setup(self):
     c = self.config
-    self.attention = Attention(c)
+    self.attention = Attention(c, self.layout)
     if c.num_experts:
-      self.experts = Experts(c)
+      self.experts = Experts(c, self.layout)
     else:
-      self.mlp = GatedMLP(c)
+      self.mlp = GatedMLP(c, self.layout)
     if c.norm_placement != "post":
       self.attention_norm, self.mlp_norm = RMSNorm(c), RMSNorm(c)
     if c.norm_placement != "pre":
@@ -119,14 +121,14 @@ class Block(nn.Module):
       inputs.index,
     )
     out = self.attention_post_norm(out) if c.norm_placement != "pre" else out
-    x = x + out * c.residual_scale
+    x = constrain(self.layout, x + out * c.residual_scale, BATCH)
     before = self.mlp_norm(x) if c.norm_placement != "post" else x
     if c.num_experts:
       out = self.experts(before, inputs.positions < NEVER)
     else:
       out = self.mlp(before)
     out = self.mlp_post_norm(out) if c.norm_placement != "pre" else out
-    return x + out * c.residual_scale, tuple(new)
+    return constrain(self.layout, x + out * c.residual_scale, BATCH), tuple(new)
 
 
 def scanned(config: DecoderConfig) -> type[nn.Module]:
@@ -151,9 +153,11 @@ class Unrolled(nn.Module):
   """
 
   config: DecoderConfig
+  layout: Layout | None = None
 
   def setup(self):
-    self.layers = [Block(self.config) for _ in range(self.config.num_layers)]
+    c = self.config
+    self.layers = [Block(c, self.layout) for _ in range(c.num_layers)]
 
   def __call__(
     self,

@@ -7,7 +7,8 @@ import numpy as np
 from pgax.models.block import LayerInputs, LayerKind, Unrolled, rope_kinds, scanned
 from pgax.models.cache import Cache, KeyValues, append, take_rows, write
 from pgax.models.config import DecoderConfig
-from pgax.models.layers import RMSNorm, fan_in
+from pgax.models.layers import RMSNorm, fan_in, matrix
+from pgax.models.layout import BATCH, Layout, constrain
 from pgax.models.rope import RopeScaling, angles, frequencies
 from pgax.types import Array
 
@@ -23,22 +24,25 @@ class Decoder(nn.Module):
     config: configuration of the decoder.
     unrolled: whether parameters and cache of each layer are arrays of their own; see
       `parameters.unroll` and `cache.unroll`.
+    layout: where activations are on a mesh of devices; None leaves it to the compiler.
   """
 
   config: DecoderConfig
   unrolled: bool = False
+  layout: Layout | None = None
 
   def setup(self):
     c = self.config
     # Times sqrt(width), it starts the residual stream and tied logits at unit scale.
     normal = nn.initializers.normal(c.embed_dim**-0.5)
-    init = nn.with_logical_partitioning(normal, ("vocab", "embed"))
-    self.embedding = self.param("embedding", init, (c.vocab_size, c.embed_dim))
-    self.blocks = Unrolled(c) if self.unrolled else scanned(c)(c)
+    shape = c.vocab_size, c.embed_dim
+    self.embedding = matrix(self, "embedding", normal, ("vocab", "embed"), shape)
+    blocks = Unrolled if self.unrolled else scanned(c)
+    self.blocks = blocks(c, self.layout)
     self.final_norm = RMSNorm(c)
     if not c.tie_embeddings:
-      init = nn.with_logical_partitioning(fan_in, ("embed", "vocab"))
-      self.unembedding = self.param("unembedding", init, (c.embed_dim, c.vocab_size))
+      shape = c.embed_dim, c.vocab_size
+      self.unembedding = matrix(self, "unembedding", fan_in, ("embed", "vocab"), shape)
 
   def __call__(
     self, tokens: Array, positions: Array, cache: Cache | None = None
@@ -87,6 +91,10 @@ class Decoder(nn.Module):
       )
     # Cast first, so that parameters that are held in this dtype give the same.
     x = self.embedding[tokens].astype(c.compute_dtype)
+    # Every device looks up its columns for the rows of all, and rows change places with
+    # columns: they are less than the table.
+    x = constrain(self.layout, x, BATCH, None, None, "embed")
+    x = constrain(self.layout, x, BATCH)
     x = x * (c.embedding_scale * (c.embed_dim**0.5 if c.scale_embeddings else 1.0))
     if cache is None:
       cache = Cache(None, None, jnp.int32(0))
@@ -125,14 +133,23 @@ class Decoder(nn.Module):
       kinds.append((np.zeros(c.rope_dim // 2, np.float32), 1.0))
     return jnp.stack([angles(positions, *kind) for kind in kinds])
 
+  def output_matrix(self) -> Array:
+    """Returns the matrix `[E, V]` that hidden states are multiplied by for logits."""
+    return self.embedding.T if self.config.tie_embeddings else self.unembedding
+
   def unembed(self, hidden: Array) -> Array:
     """Computes logits `[..., V]` of hidden states `[..., E]`, float32."""
-    c = self.config
-    weights = self.embedding.T if c.tie_embeddings else self.unembedding
-    logits = jnp.matmul(
-      hidden, weights.astype(hidden.dtype), preferred_element_type=jnp.float32
-    )
-    logits = logits / c.logit_divisor if c.logit_divisor != 1 else logits
-    return (
-      jnp.tanh(logits / c.logit_softcap) * c.logit_softcap if c.logit_softcap else logits
-    )
+    weights = self.output_matrix().astype(hidden.dtype)
+    products = jnp.matmul(hidden, weights, preferred_element_type=jnp.float32)
+    # In decoding, rows change places with columns: a token is drawn from all of a row.
+    for columns in ("vocab", "vocab_of_rows", None):
+      axes = BATCH, *[None] * (hidden.ndim - 2), columns
+      products = constrain(self.layout, products, *axes)
+    return finish_logits(self.config, products)
+
+
+def finish_logits(config: DecoderConfig, products: Array) -> Array:
+  """Turns the products of hidden states and the output matrix into logits."""
+  c = config
+  logits = products / c.logit_divisor if c.logit_divisor != 1 else products
+  return jnp.tanh(logits / c.logit_softcap) * c.logit_softcap if c.logit_softcap else logits

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 
 from pgax.models.config import DecoderConfig
 from pgax.models.grouped import grouped_product
-from pgax.models.layers import ADAPTERS, activate, fan_in
+from pgax.models.layers import ADAPTERS, activate, fan_in, matrix
+from pgax.models.layout import Layout
 from pgax.types import Array
 
 # Collections of variables. The first is written if it is mutable in `apply`, and the second
@@ -40,6 +41,7 @@ class Experts(nn.Module):
   """
 
   config: DecoderConfig
+  layout: Layout | None = None
 
   @nn.compact
   def __call__(self, x: Array, real: Array) -> Array:
@@ -57,10 +59,8 @@ class Experts(nn.Module):
     """
     c = self.config
     shape, x = x.shape, x.reshape(-1, c.embed_dim)
-    part = nn.with_logical_partitioning
-    router = self.param(
-      "router", part(fan_in, ("embed", "experts")), (c.embed_dim, c.num_experts)
-    )
+    router_shape = c.embed_dim, c.num_experts
+    router = matrix(self, "router", fan_in, ("embed", "experts"), router_shape)
     logits = jnp.matmul(x, router.astype(x.dtype), preferred_element_type=jnp.float32)
     probs = jax.nn.softmax(logits, axis=-1)
     if self.has_variable(REPLAY, "experts"):
@@ -81,13 +81,16 @@ class Experts(nn.Module):
     """Averages the outputs of the chosen experts `[M, k]` of tokens `[M, E]`."""
     c = self.config
     init = nn.initializers.variance_scaling(1.0, "fan_in", "normal", batch_axis=0)
-    wide = nn.with_logical_partitioning(init, ("experts", "embed", "mlp"))
-    narrow = nn.with_logical_partitioning(init, ("experts", "mlp", "embed"))
-    wide_shape = (c.num_experts, c.embed_dim, c.mlp_dim)
-    narrow_shape = (c.num_experts, c.mlp_dim, c.embed_dim)
-    gate = self.param("gate", wide, wide_shape).astype(x.dtype)
-    up = self.param("up", wide, wide_shape).astype(x.dtype)
-    down = self.param("down", narrow, narrow_shape).astype(x.dtype)
+    wide, wide_shape = ("experts", "embed", "mlp"), (c.embed_dim, c.mlp_dim)
+    narrow, narrow_shape = ("experts", "mlp", "embed"), (c.mlp_dim, c.embed_dim)
+    gate, up, down = (
+      matrix(self, name, init, axes, (c.num_experts, *shape)).astype(x.dtype)
+      for name, axes, shape in (
+        ("gate", wide, wide_shape),
+        ("up", wide, wide_shape),
+        ("down", narrow, narrow_shape),
+      )
+    )
     # Each token is copied for each of its experts, and the copies are sorted by expert.
     experts = chosen.reshape(-1)
     order = jnp.argsort(experts)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from pgax.models.cache import Cache
 from pgax.models.config import DecoderConfig
 from pgax.models.decoder import Decoder
+from pgax.models.layout import Layout
 from pgax.types import Array, PyTree
 
 DECODER = "decoder"
@@ -22,9 +23,10 @@ class ScalarDecoder(nn.Module):
   """
 
   config: DecoderConfig
+  layout: Layout | None = None
 
   def setup(self):
-    self.decoder = Decoder(self.config, name=DECODER)
+    self.decoder = Decoder(self.config, layout=self.layout, name=DECODER)
     zeros = nn.initializers.zeros
     init = nn.with_logical_partitioning(zeros, ("embed",))
     self.head = self.param("head", init, (self.config.embed_dim,))

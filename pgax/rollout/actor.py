@@ -86,6 +86,7 @@ class Actor:
       completions and for scores: sampling that overlaps with scoring counts as scoring.
     """
     times = {"time/rollout": 0.0, "time/reward": 0.0}
+    params = self.sampler.place(params)
     selected, metrics = self._sample_batches(params, key, times)
     watch, sharding = Stopwatch(), batch_sharding(self.sampler.mesh)
     empty = np.zeros(self.sampling.prompts_per_step, bool)

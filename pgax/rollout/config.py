@@ -39,6 +39,11 @@ class SamplingConfig:
       when it ends; 0 decodes all at a time. It must be a multiple of the number of devices
       that prompts are sharded over. Fewer slots take less memory, and less time if lengths
       differ much.
+    lag: number of steps between the policy that a step's completions are sampled from and
+      the one that learns from them: step `t` learns from completions of the policy before
+      step `max(0, t - lag)`. From 1 on, completions are scored while the devices update;
+      the trained parameters of so many steps are kept. Correct for it by
+      `policy_update.importance_cap`, or by the algorithm's `sampler_correction`.
   """
 
   prompts_per_step: int = 32
@@ -54,6 +59,7 @@ class SamplingConfig:
   logit_bias: tuple[tuple[int, float], ...] = ()
   banned_tokens: tuple[int, ...] = ()
   slots: int = 0
+  lag: int = 0
 
   def __post_init__(self):
     # Lists, from JSON for instance, would leave the settings without a hash.
@@ -75,7 +81,7 @@ class SamplingConfig:
   def _check_sizes(self) -> None:
     check_at_least(self, 1, "prompts_per_step", "group_size", "max_prompt_tokens")
     check_at_least(self, 1, "max_completion_tokens")
-    check_at_least(self, 0, "top_k", "min_tokens", "slots")
+    check_at_least(self, 0, "top_k", "min_tokens", "slots", "lag")
     if self.min_tokens >= self.max_completion_tokens:
       raise ValueError(
         f"min_tokens is {self.min_tokens} and max_completion_tokens is "

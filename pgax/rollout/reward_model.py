@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.tokenizer import load_tokenizer
 from pgax.distributed.microbatches import join, split
-from pgax.distributed.partitioning import param_shardings
+from pgax.distributed.partitioning import param_shardings, training_layout
 from pgax.distributed.rows import fetch_rows
 from pgax.errors import UserError
 from pgax.models import ScalarDecoder, hf, sequence_scores
@@ -178,6 +178,7 @@ def load_reward_model(
     return None
   model, path = _module(config, dtype), Path(config.path)
   params = hf.load_reward_model(path, model.config, param_shardings(model, mesh))
+  model = dataclasses.replace(model, layout=training_layout(mesh))
   return RewardModel(config, model, params, microbatches)
 
 

@@ -1,7 +1,8 @@
 """The sampler of a run: tokenizer, devices and settings around `pgax.sampling`."""
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +12,16 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import token_bytes
-from pgax.distributed.partitioning import batch_sharding, batch_shards
+from pgax.distributed.partitioning import (
+  batch_sharding,
+  batch_shards,
+  decoding_layout,
+  decoding_shardings,
+)
 from pgax.distributed.rows import put
 from pgax.errors import UserError
 from pgax.models.decoder import Decoder
+from pgax.models.parameters import cast_matrices
 from pgax.rollout.config import SamplingConfig
 from pgax.sampling import Options, logit_bias, sample, stop_table
 from pgax.types import Array, PyTree, Rollout
@@ -42,6 +49,22 @@ class Sampler:
   slots: int = 0
   record_experts: bool = False
 
+  def place(self, params: PyTree) -> PyTree:
+    """Moves parameters to where decoding reads them, once for all tokens of a rollout.
+
+    On several devices that is another layout than a training step's, in the dtype that the
+    model computes in. On one device, and if they are there already, nothing is moved.
+
+    Args:
+      params: parameters of the decoder.
+
+    Returns:
+      The parameters.
+    """
+    if self.mesh.size == 1:
+      return params
+    return _mover(self.model, self.mesh)(params)
+
   def __call__(
     self,
     params: PyTree,
@@ -53,7 +76,7 @@ class Sampler:
     """Samples `group` completions of every prompt.
 
     Args:
-      params: parameters of the decoder.
+      params: parameters of the decoder; for several calls, from `place`.
       prompts: batch of `N` prompts.
       key: random key, or `[N]` of them; see `pgax.sampling.sample`.
       temperature: sampling temperature; 0 decodes greedily.
@@ -67,7 +90,7 @@ class Sampler:
     fits = self.slots < len(prompts.tokens) * group
     rollout = sample(
       self.model,
-      params,
+      self.place(params),
       tokens,
       mask,
       key,
@@ -80,6 +103,20 @@ class Sampler:
     )
     # The compiler may choose another layout than the one that the train step expects.
     return jax.device_put(rollout, sharding)
+
+
+@functools.lru_cache(maxsize=4)
+def _mover(model: Decoder, mesh: Mesh) -> Callable[[PyTree], PyTree]:
+  shardings = decoding_shardings(model, mesh)
+  cast = functools.partial(cast_matrices, dtype=model.config.compute_dtype)
+  move = jax.jit(cast, out_shardings=shardings)
+
+  def moved(params: PyTree) -> PyTree:
+    goals = zip(jax.tree.leaves(params), jax.tree.leaves(shardings), strict=True)
+    there = all(x.sharding.is_equivalent_to(goal, x.ndim) for x, goal in goals)
+    return params if there else move(params)
+
+  return moved
 
 
 def make_sampler(
@@ -130,7 +167,7 @@ def make_sampler(
     stop=stop,
   )
   return Sampler(
-    model,
+    dataclasses.replace(model, layout=decoding_layout(mesh)),
     tokenizer,
     mesh,
     options,

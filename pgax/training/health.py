@@ -9,6 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from pgax.algorithms import Algorithm
 from pgax.distributed.hosts import on_writer
 from pgax.distributed.rows import fetch
 from pgax.errors import UserError
@@ -23,6 +24,10 @@ _KEPT = 10  # batches of skipped updates, the latest ones
 
 class SamplerMismatchWarning(UserWarning):
   """Sampler and trainer give the same tokens different probabilities."""
+
+
+class UncorrectedLagWarning(UserWarning):
+  """Completions of an older policy are learned from as if they were the policy's own."""
 
 
 class SkippedUpdateWarning(UserWarning):
@@ -124,5 +129,22 @@ def check_sampler(metrics: Mapping[str, float]) -> None:
       "ratio/first_step differs from 1, or ratio/sampler_error from 0, by more than "
       f"{_SAMPLER_TOLERANCE} (see metrics.jsonl)",
       SamplerMismatchWarning,
+      stacklevel=2,
+    )
+
+
+def check_lag(lag: int, algorithm: Algorithm) -> None:
+  """Warns if rollouts are older than the policy, and nothing corrects for it.
+
+  Args:
+    lag: number of steps between drawing a rollout and learning from it.
+    algorithm: the algorithm.
+  """
+  if lag and algorithm.sampler_correction is None:
+    warnings.warn(
+      f"sampling.lag is {lag}, and the algorithm has no sampler_correction: completions of "
+      "an older policy are learned from as if they were this one's. Set "
+      "policy_update.importance_cap, to 2 for instance",
+      UncorrectedLagWarning,
       stacklevel=2,
     )

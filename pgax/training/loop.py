@@ -10,6 +10,7 @@ from pgax.distributed.hosts import shared_errors, wait_for_all
 from pgax.runs.interrupt import Interrupt, StoppedError
 from pgax.runs.loggers import Logger
 from pgax.training.health import SkippedUpdates
+from pgax.training.profile import Profiler, StepTimes
 from pgax.types import PyTree
 
 Metrics = Mapping[str, float]
@@ -137,6 +138,7 @@ def run_stage(
   save: Callable[[PyTree], None],
   interrupt: Interrupt,
   skipped: SkippedUpdates,
+  profiler: Profiler | None = None,
   progress: bool = True,
 ) -> StageResult:
   """Runs a stage to its end, or until an interrupt.
@@ -148,6 +150,7 @@ def run_stage(
     save: saves a checkpoint of a state; begins with a call of `distributed.hosts`.
     interrupt: requests to stop.
     skipped: watches over updates that are not finite.
+    profiler: writes a trace of some steps; None for none.
     progress: whether to show a progress bar.
 
   Returns:
@@ -172,27 +175,40 @@ def run_stage(
         return StageResult(state, False, {})
       display.log(0, evaluation, held_out=rows)
     display.announce("compiling the first step")
-    while step < schedule.steps and not stop():
+    times = StepTimes()
+    while step < schedule.steps and not _waits(times, stop):
+      if profiler:
+        profiler.before(step + 1)
       try:
         result = stage.step(state, schedule.samples(step + 1), stop)
       except StoppedError:
         break
       step, (state, metrics, rows, batch), evaluated = step + 1, result, ()
+      if profiler:
+        profiler.after(step)
       if schedule.evaluates(step):
         display.announce(f"evaluating step {step}")
-        evaluation, evaluated = stage.evaluate(state)
+        with times.part("evaluation"):
+          evaluation, evaluated = stage.evaluate(state)
         metrics = {**metrics, **evaluation}
       last = evaluated if step == schedule.steps else ()
-      display.log(step, metrics, train=rows, held_out=last)
+      display.log(step, {**metrics, **times.lap()}, train=rows, held_out=last)
       skipped.check(stage.prefix.rstrip("/") or "step", step, metrics, batch)
       if step == schedule.steps:
         state = stage.finish(state)
       if schedule.checkpoints(step):
-        with shared_errors():
-          logger.flush()  # rows before a checkpoint are never written again
-        save(state)
+        with times.part("checkpoint"):
+          with shared_errors():
+            logger.flush()  # rows before a checkpoint are never written again
+          save(state)
       display.advance()
   return StageResult(state, step >= schedule.steps, evaluation)
+
+
+def _waits(times: StepTimes, stop: Callable[[], bool]) -> bool:
+  """Asks whether to stop, which all processes have to answer."""
+  with times.part("waiting"):
+    return stop()
 
 
 class _Display(NamedTuple):

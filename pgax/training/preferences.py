@@ -19,6 +19,7 @@ from pgax.distributed.partitioning import (
   batch_shards,
   param_shardings,
   shardings_of,
+  training_layout,
 )
 from pgax.errors import UserError
 from pgax.learner.optimizer import make_optimizer
@@ -77,7 +78,7 @@ class PreferenceRun:
 
   def __init__(self, config: PreferenceConfig, tokenizer: PreTrainedTokenizerFast):
     self.config, self.mesh = config, make_mesh(config.mesh)
-    self.model = ScalarDecoder(headless(config.model))
+    self.model = ScalarDecoder(headless(config.model), training_layout(self.mesh))
     self.optimizer = make_optimizer(config.optimizer)
     self.abstract = abstract_reward_model_state(self.model, self.optimizer, self.mesh)
     prompts = CollatePrompts(tokenizer, config.max_prompt_tokens)
@@ -220,7 +221,7 @@ def _train(
     def save(state: RewardModelState) -> None:
       lock.check()
       data = {_DATA: run.iterator.get_state()}
-      checkpoints.save(int(state.step), state, data)
+      checkpoints.save(int(state.step), state, data, wait=False)
 
     with shared_errors():
       logger = open_loggers(loggers, workdir, {"": done})
@@ -240,6 +241,7 @@ def _train(
       with shared_errors():
         logger.flush()
       save(result.state)
+      checkpoints.wait()
   return result
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import jax
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.task import fingerprint
@@ -28,8 +29,10 @@ from pgax.rollout.actor import Actor
 from pgax.rollout.reward_model import RewardModel, load_reward_model
 from pgax.rollout.sampler import make_sampler
 from pgax.runs.checkpoint import Checkpoints
+from pgax.training.ahead import Ahead, LaggedState, LockedRunner
 from pgax.training.batches import batch_iterators, next_of, prompt_collator
 from pgax.training.config import RunConfig
+from pgax.training.health import check_lag
 from pgax.training.loop import Schedule
 from pgax.training.policy import eos_ids, is_reward_model, load_critic, load_params
 from pgax.training.progress import Progress
@@ -58,7 +61,9 @@ class Run:
     workdir: Path,
     runner: RewardRunner,
   ):
-    self.config, self.tokenizer, self.runner = config, tokenizer, runner
+    # Evaluations score while rollouts that are ahead are scored in another thread.
+    self.runner = LockedRunner(runner) if config.sampling.lag else runner
+    self.config, self.tokenizer = config, tokenizer
     self.mesh, self.model = make_mesh(config.mesh), Decoder(config.model)
     self.steps = compiled_steps(config.step_config, self.mesh)
     self.collate = prompt_collator(
@@ -79,6 +84,14 @@ class Run:
     self.reward_model = self._load_reward_model()
     self.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
     self.clock = Clock()
+    self.actor = self._actor()
+    self.ahead = self._ahead()
+
+  def close(self) -> None:
+    """Releases the folder, and ends threads."""
+    if self.ahead:
+      self.ahead.close()
+    self.checkpoints.close()
 
   def _load_reward_model(self) -> RewardModel | None:
     config = self.config
@@ -105,7 +118,15 @@ class Run:
     return state if config.supervised.steps else self.begin_reinforcement(state)
 
   def _resume(self) -> TrainState:
-    state, data = self.checkpoints.restore(self.steps.abstract)
+    like, lag = self.steps.abstract, self.config.sampling.lag
+    done = Progress.from_json(self.checkpoints.restore_data())
+    in_flight = lag if done.step and not done.is_supervised else 0
+    if in_flight:
+      like = LaggedState.of(like, [like.params] * lag)
+    state, data = self.checkpoints.restore(like)
+    if in_flight:
+      self.ahead.restore(done.step, state.behind)
+      state = state.present
     self._check_problems(data["problems"])
     self.clock = Clock(data.get("seconds", 0.0))
     for name, iterator in self.iterators.items():
@@ -122,13 +143,16 @@ class Run:
       )
 
   def save(self, state: TrainState) -> None:
-    """Saves a checkpoint."""
+    """Saves a checkpoint, which is written while the run goes on."""
     data = {name: iterator.get_state() for name, iterator in self.iterators.items()}
+    if self.ahead and not Progress.of(state).is_supervised:
+      behind, data["reinforcement"] = self.ahead.in_flight(state)
+      state = LaggedState.of(state, behind) if behind else state
     data |= {"problems": self.problems, "seconds": self.clock.seconds}
     data |= Progress.of(state).to_json()
     # Adapters are small; what they change is not, and it never changes.
     frozen = ("base",) if self.config.lora.rank else ()
-    self.checkpoints.save(int(state.total_steps), state, data, frozen)
+    self.checkpoints.save(int(state.total_steps), state, data, frozen, wait=False)
 
   def policy(self, state: TrainState) -> PyTree:
     """Returns the policy's parameters, adapters merged."""
@@ -207,7 +231,7 @@ class Run:
     return Reinforcement(
       name=config.name,
       schedule=schedule,
-      actor=self._actor(),
+      actor=self.actor,
       prompts=self.iterators["reinforcement"],
       policy_step=self.steps.policy_step,
       critic_step=self.steps.critic_step,
@@ -218,7 +242,19 @@ class Run:
       counts=counts,
       speed=run_speed(config),
       clock=self.clock,
+      ahead=self.ahead,
     )
+
+  def _ahead(self) -> Ahead | None:
+    config = self.config
+    if not config.sampling.lag:
+      return None
+    check_lag(config.sampling.lag, config.algorithm)
+    # One program for all completions, on devices that no other process has to follow.
+    chunks, dynamic = config.scoring.pipeline_chunks, config.algorithm.dynamic_sampling
+    overlap = chunks == 1 and dynamic is None and jax.process_count() == 1
+    prompts = self.iterators["reinforcement"]
+    return Ahead(self.actor, prompts, self.policy, config.sampling.lag, overlap)
 
   def _actor(self) -> Actor:
     config = self.config

@@ -55,8 +55,8 @@ class Speed:
       metrics: its times, and the number of tokens that were generated.
 
     Returns:
-      `time/tokens_per_second`; with a known peak also `time/mfu_rollout` and
-      `time/mfu_train`, the model's operations as a fraction of the peak.
+      `time/tokens_per_second`; with a known peak also `time/mfu_rollout` (without a lag)
+      and `time/mfu_train`, the model's operations as a fraction of the peak.
     """
     seconds = sum(metrics[f"time/{name}"] for name in ("rollout", "reward", "train"))
     speed = {"time/tokens_per_second": metrics["tokens/generated"] / seconds}
@@ -75,7 +75,8 @@ class Speed:
     )
     generated = metrics["tokens/generated"] / max(lengths.sum(), 1.0)  # dropped ones, too
     once = reading + writing
-    speed["time/mfu_rollout"] = once * generated / (metrics["time/rollout"] * self.peak)
+    if "rollout/lag" not in metrics:  # else it is the time of another rollout
+      speed["time/mfu_rollout"] = once * generated / (metrics["time/rollout"] * self.peak)
     speed["time/mfu_train"] = once * self.passes / (metrics["time/train"] * self.peak)
     return speed
 

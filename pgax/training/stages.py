@@ -18,10 +18,12 @@ from pgax.learner.preference_step import RewardModelState, margins
 from pgax.learner.state import TrainState, step_keys
 from pgax.models import ScalarDecoder
 from pgax.rollout.actor import Actor
+from pgax.rollout.experience import Experience
 from pgax.rollout.metrics import Stopwatch
 from pgax.rollout.samples import Sample, make_samples
 from pgax.runs.interrupt import StoppedError, check_stop
 from pgax.runs.loggers import SUPERVISED
+from pgax.training.ahead import Ahead
 from pgax.training.health import check_sampler
 from pgax.training.loop import Metrics, Rows, Schedule, StepResult
 from pgax.training.speed import Clock, Speed
@@ -88,6 +90,7 @@ class Reinforcement:
     counts: numbers of problems, logged with the first evaluation.
     speed: computes how fast a step was.
     clock: measures the time of the run.
+    ahead: draws rollouts ahead of their step; None without a lag.
   """
 
   name: str
@@ -103,20 +106,14 @@ class Reinforcement:
   counts: Mapping[str, int]
   speed: Speed
   clock: Clock
+  ahead: Ahead | None = None
   prefix: str = ""
   shown: Sequence[tuple[str, str, str]] = (_ACCURACY, ("reward", "reward/mean", ".2f"))
 
   def step(self, state: TrainState, with_samples: bool, stop: Stop = None) -> StepResult:
     """Collects experience with the policy and learns from it, unless stopped between."""
     start, done = time.process_time(), int(state.step)
-    key, _ = step_keys(state.key, state.total_steps)
-    position = self.prompts.get_state()
-    experience = self.actor(self.policy(state), key)
-    try:
-      check_stop(stop)
-    except StoppedError:
-      self.prompts.set_state(position)  # the run that continues samples the same again
-      raise
+    experience = self._experience(state, stop)
     watch = Stopwatch()
     learn = self.critic_step if done < self.pretraining_steps else self.policy_step
     state, update = learn(state, experience.rollout, experience.feedback)
@@ -125,7 +122,8 @@ class Reinforcement:
     metrics["time/total"] = self.clock.seconds
     metrics |= self.speed(experience.rollout, metrics)
     metrics |= {name: float(value) for name, value in update.metrics.items()}
-    check_sampler(metrics)
+    if not metrics.get("rollout/lag"):  # else they differ by the updates between them
+      check_sampler(metrics)
     batch = {
       "rollout": experience.rollout,
       "feedback": experience.feedback,
@@ -141,6 +139,22 @@ class Reinforcement:
       update.advantages,
     )
     return StepResult(state, metrics, _rows(samples), batch)
+
+  def _experience(self, state: TrainState, stop: Stop) -> Experience:
+    """Collects the experience of a step, unless stopped."""
+    if self.ahead:
+      experience = self.ahead.collect(state, self.schedule.steps)
+      check_stop(stop)
+      return experience
+    key, _ = step_keys(state.key, state.total_steps)
+    position = self.prompts.get_state()
+    experience = self.actor(self.policy(state), key)
+    try:
+      check_stop(stop)
+    except StoppedError:
+      self.prompts.set_state(position)  # the run that continues samples the same again
+      raise
+    return experience
 
   def evaluate(self, state: TrainState, stop: Stop = None) -> tuple[Metrics, Rows]:
     """Evaluates the policy on held-out problems, each time with the same random keys."""

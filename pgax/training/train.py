@@ -21,6 +21,7 @@ from pgax.training.health import SkippedUpdates
 from pgax.training.loop import run_stage
 from pgax.training.preflight import check_run
 from pgax.training.processes import check_processes
+from pgax.training.profile import Profiler
 from pgax.training.progress import Progress, saved_progress
 from pgax.training.renamed import RENAMED_RUN, check_saved
 from pgax.training.run import Run
@@ -50,6 +51,7 @@ def train(
   record: Mapping | None = None,
   progress: bool = True,
   loggers: Sequence[str | Logger] = DEFAULT_LOGGERS,
+  profile_steps: tuple[int, int] | None = None,
 ) -> Result:
   """Trains a policy, or continues to if the workdir holds an unfinished run.
 
@@ -62,6 +64,8 @@ def train(
     progress: whether to show progress bars; the writer does.
     loggers: names of built-in loggers (see `runs.loggers.BUILT_IN`), or loggers. JSON Lines
       are always written.
+    profile_steps: first and last step of the reinforcement stage to write a trace of, to
+      the folder `profile` of the run; None for no trace.
 
   Returns:
     A `Result`. The state is the same, bit for bit, however often the run was interrupted.
@@ -85,7 +89,8 @@ def train(
     lock = stack.enter_context(open_workdir(workdir, record or {}, FREE_SETTINGS))
     run = Run(config, tokenizer, workdir, runner)
     on_writer(lambda: tokenizer.save_pretrained(workdir / "tokenizer"))
-    return _train(run, workdir, lock, record or {}, counts, loggers, progress)
+    profiler = Profiler(profile_steps, workdir)
+    return _train(run, workdir, lock, record or {}, counts, loggers, profiler, progress)
 
 
 def _train(
@@ -95,6 +100,7 @@ def _train(
   record: Mapping,
   counts: Mapping[str, int],
   loggers: Sequence[str | Logger],
+  profiler: Profiler,
   progress: bool,
 ) -> Result:
   state, finished = run.start(), False
@@ -121,12 +127,15 @@ def _train(
       if Progress.of(state).is_supervised:
         state = run_stage(run.supervised(), state, **common).state
       if not Progress.of(state).is_supervised and not interrupt.stop():
-        state, finished, _ = run_stage(run.reinforcement(counts), state, **common)
+        stage = run.reinforcement(counts)
+        state, finished, _ = run_stage(stage, state, profiler=profiler, **common)
       with shared_errors():
         logger.flush()
       save(state)
+      run.checkpoints.wait()
   finally:
-    run.checkpoints.close()
+    profiler.close()
+    run.close()
     logger.close()
   return Result(state, Progress.of(state), finished)
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from pgax.models import Decoder, completion_logits
+from pgax.models.attend import choice
+from pgax.models.attend.flash import Flash
 from pgax.models.parameters import init_params, matrices
 from pgax.models.rope import RopeScaling, frequencies
 from tests import tiny
@@ -21,7 +23,7 @@ def changed(**changes) -> Decoder:
   return Decoder(dataclasses.replace(tiny.CONFIG, **changes))
 
 
-def logits_and_gradient(model):
+def loss_of(model):
   r = ROLLOUT
 
   @jax.jit
@@ -32,7 +34,11 @@ def logits_and_gradient(model):
     )
     return jnp.mean(jnp.where(r.token_mask[..., None], logits, 0) ** 2)
 
-  return loss(tiny.params())
+  return loss
+
+
+def logits_and_gradient(model):
+  return loss_of(model)(tiny.params())
 
 
 def test_a_sliding_layer_attends_to_its_window_only():
@@ -180,11 +186,26 @@ def test_bad_scalings(changes, message):
     RopeScaling(**changes)
 
 
-def test_attention_in_blocks_is_the_same():
+@pytest.mark.parametrize("attention", ["blockwise", "pallas"])
+def test_attention_in_blocks_is_the_same(attention, monkeypatch):
+  kernel = Flash(16, 8, interpret=True)  # there is no TPU
+  monkeypatch.setitem(choice.KERNELS, "pallas", kernel)
   expected, gradient = logits_and_gradient(changed(attention="einsum"))
-  value, other = logits_and_gradient(changed(attention="blockwise"))
+  value, other = logits_and_gradient(changed(attention=attention))
   np.testing.assert_allclose(value, expected, rtol=1e-5)
   for x, y in zip(*map(jax.tree.leaves, (other, gradient)), strict=True):
     np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_of_cudnn_is_in_the_program_of_a_gpu():
+  traced = loss_of(changed(attention="cudnn", dtype="bfloat16")).trace(tiny.params())
+  text = traced.lower(lowering_platforms=("cuda",)).as_text()
+  # Of a layer, which a loop repeats: the prompts alone; of completions their prompts' and
+  # their own tokens.
+  assert text.count("@__cudnn$fmhaSoftmax(") == 3
+  assert text.count("@__cudnn$fmhaSoftmaxBackward(") == 3
+
+
+def test_unknown_attention():
   with pytest.raises(ValueError, match="attention is 'flash'; it must be one of auto, ein"):
     changed(attention="flash")

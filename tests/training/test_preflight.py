@@ -186,6 +186,27 @@ def test_a_bad_run_is_rejected(changes, message):
 
 
 @pytest.mark.parametrize(
+  ("device", "changes", "message"),
+  [
+    ("cpu", {"attention": "pallas"}, "'pallas', which runs on a tpu; the device is a cpu"),
+    ("cpu", {"attention": "cudnn"}, "'cudnn', which runs on a gpu; the device is a cpu"),
+    ("gpu", {"attention": "cudnn"}, "'cudnn', which .*: the dtype is float32; it must be"),
+    (
+      "gpu",
+      {"attention": "cudnn", "dtype": "bfloat16", "attention_softcap": 2.0},
+      "attention_softcap is 2.0; it must be 0",
+    ),
+  ],
+)
+def test_attention_that_cannot_be_computed(device, changes, message, monkeypatch):
+  monkeypatch.setattr(jax, "default_backend", lambda: device)
+  config = tiny.run_config()
+  model = dataclasses.replace(config.model, **changes)
+  with pytest.raises(UserError, match=message):
+    check(dataclasses.replace(config, model=model))
+
+
+@pytest.mark.parametrize(
   ("changes", "message"),
   [
     (

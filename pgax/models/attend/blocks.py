@@ -19,10 +19,12 @@ class Blocks:
   Attributes:
     length: number of entries.
     limit: largest size of a block.
+    unit: number that a block's size is a multiple of; 0 if one block need not be.
   """
 
   length: int
   limit: int
+  unit: int = 0
 
   @property
   def count(self) -> int:
@@ -32,8 +34,10 @@ class Blocks:
   @property
   def size(self) -> int:
     """Size of every block; the last one is padded."""
-    size = -(-self.length // self.count)
-    return size if self.count == 1 else -(-size // _ROUND) * _ROUND
+    size, unit = -(-self.length // self.count), self.unit
+    if not unit:
+      unit = 1 if self.count == 1 else _ROUND
+    return -(-size // unit) * unit
 
   def pad(self, x: Array, axis: int, value: int = 0) -> Array:
     """Pads an array to whole blocks."""
@@ -135,13 +139,16 @@ def fold_places(places: Places, repeats: int, shared: bool) -> Places:
   return jax.tree.map(fold_one, places)
 
 
-def reaches(rows: Blocks, places: Places, keys: Keys, window: Array | None) -> Array:
+def reaches(
+  rows: Blocks, places: Places, slots: Blocks, key_places: Places, window: Array | None
+) -> Array:
   """Returns whether any query of each block may attend to any key of each block.
 
   Args:
     rows: blocks of queries.
     places: places of the queries, padded.
-    keys: the keys.
+    slots: blocks of keys.
+    key_places: places of the keys, padded.
     window: int32 scalar; None for no window.
 
   Returns:
@@ -154,16 +161,12 @@ def reaches(rows: Blocks, places: Places, keys: Keys, window: Array | None) -> A
     return jnp.min(x, axis=-1), jnp.max(jnp.where(x < NEVER, x, -1), axis=-1)
 
   first, last = (x[..., None] for x in bounds(places.positions, rows))
-  first_key, last_key = (
-    x[..., None, :] for x in bounds(keys.places.positions, keys.blocks)
-  )
+  first_key, last_key = (x[..., None, :] for x in bounds(key_places.positions, slots))
   meet = first_key <= last
   if window is not None:
     meet &= first - last_key < window
   if places.segments is not None:
     first, last = (x[..., None] for x in bounds(places.segments, rows))
-    first_key, last_key = (
-      x[..., None, :] for x in bounds(keys.places.segments, keys.blocks)
-    )
+    first_key, last_key = (x[..., None, :] for x in bounds(key_places.segments, slots))
     meet &= (first_key <= last) & (first <= last_key)
   return jnp.any(meet, axis=(0, 1))

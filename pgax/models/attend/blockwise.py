@@ -23,6 +23,7 @@ from pgax.models.attend.blocks import (
   reaches,
   unfold,
 )
+from pgax.models.attend.merged import merge
 from pgax.models.attend.parts import MASKED, Part, Places, Scores, visible
 from pgax.models.cache import NEVER
 from pgax.types import Array
@@ -60,15 +61,16 @@ def attend(
 
 
 def _forward(queries, parts, where, window, scores, block):
+  queries, parts, where = _tied(queries, parts, where)
   length, repeats = queries.shape[2], queries.shape[4]
   rows = Blocks(length, block)
   padded, places = rows.pad(jnp.moveaxis(queries, 2, 4), 4), rows.pad_places(where)
   keys = [Keys(part, where.segments, block) for part in parts]
-  reached = [reaches(rows, places, part, window) for part in keys]
+  reached = [reaches(rows, places, x.blocks, x.places, window) for x in keys]
 
   def attend_from(i: Array) -> tuple[Array, Array]:
     query, block_places = rows.take(padded, i, 4), rows.take_places(places, i)
-    sums = (jnp.full(query.shape[:-1], MASKED), jnp.zeros(query.shape))
+    sums = (jnp.zeros(query.shape), jnp.full(query.shape[:-1], MASKED))
     for part, reach in zip(keys, reached, strict=True):
       folded = fold(query, part.shared)
       place = fold_places(block_places, repeats, part.shared)
@@ -78,14 +80,30 @@ def _forward(queries, parts, where, window, scores, block):
 
       shape = folded.shape
       start = jnp.full(shape[:-1], MASKED), jnp.zeros(shape[:-1]), jnp.zeros(shape)
-      log_sum, mixed = _finish(_over(reach[i], add, start))
-      sums = _merge(sums, (unfold(log_sum, query.shape[:-1]), unfold(mixed, query.shape)))
+      mixed, log_sum = _finish(_over(reach[i], add, start))
+      sums = merge(sums, (unfold(mixed, query.shape), unfold(log_sum, query.shape[:-1])))
     return sums
 
-  log_sum, mixed = jax.lax.map(attend_from, jnp.arange(rows.count))
-  log_sum, mixed = rows.join(log_sum, 4), rows.join(mixed, 4)
-  outputs = jnp.moveaxis(mixed, 4, 2), jnp.moveaxis(log_sum, 4, 2)
+  merged = jax.lax.map(attend_from, jnp.arange(rows.count))
+  outputs = tuple(jnp.moveaxis(rows.join(x, 4), 4, 2) for x in merged)
   return outputs, (queries, parts, where, window, outputs)
+
+
+def _tied(
+  queries: Array, parts: tuple[Part, ...], where: Places
+) -> tuple[Array, tuple[Part, ...], Places]:
+  """Makes positions depend on queries.
+
+  Layers share positions, so a scan over layers that is differentiated would compute what
+  depends on them alone, such as the masks of all blocks, ahead of the layers, and hold it:
+  that is quadratic in the length.
+  """
+  positions = tuple(part.positions for part in parts)
+  queries, positions, where = jax.lax.optimization_barrier((queries, positions, where))
+  parts = tuple(
+    part._replace(positions=x) for part, x in zip(parts, positions, strict=True)
+  )
+  return queries, parts, where
 
 
 def _backward(scores, block, saved, cotangents):
@@ -97,7 +115,7 @@ def _backward(scores, block, saved, cotangents):
   arrays = [rows.pad(jnp.moveaxis(x, 2, 4), 4) for x in arrays]
   places = rows.pad_places(where)
   keys = [Keys(part, where.segments, block) for part in parts]
-  reached = [reaches(rows, places, part, window) for part in keys]
+  reached = [reaches(rows, places, x.blocks, x.places, window) for x in keys]
 
   def attend_from(sums: list, i: Array) -> tuple[list, Array]:
     chosen = [rows.take(x, i, 4) for x in arrays]
@@ -178,17 +196,10 @@ def _seen(rows: Places, places: Places, window: Array | None) -> Array:
 
 
 def _finish(state: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-  """Log-sums and averages of a running softmax; rows that attend to nothing get 0."""
+  """Averages and log-sums of a running softmax; rows that attend to nothing get 0."""
   highest, total, mixed = state
   total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
-  return highest + jnp.log(total), mixed / total[..., None]
-
-
-def _merge(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-  """Merges log-sums and averages of two parts into those of one softmax."""
-  log_sum = jnp.logaddexp(one[0], other[0])
-  weights = [jnp.exp(x - log_sum)[..., None] for x in (one[0], other[0])]
-  return log_sum, one[1] * weights[0] + other[1] * weights[1]
+  return mixed / total[..., None], highest + jnp.log(total)
 
 
 def _over(reach: Array, add: Any, start: tuple) -> tuple:

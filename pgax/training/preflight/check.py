@@ -1,11 +1,13 @@
 """All checks of a run, in order."""
 
 import contextlib
+import warnings
 
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.demonstrations import CollateDemonstrations
 from pgax.distributed.mesh import make_mesh
+from pgax.distributed.partitioning import undivided
 from pgax.errors import UserError
 from pgax.learner.state import abstract_policy
 from pgax.models.decoder import Decoder
@@ -19,6 +21,7 @@ from pgax.training.preflight.problems import check_lengths
 from pgax.training.preflight.rewards import check_rewards, check_timeout
 from pgax.training.preflight.settings import (
   check_algorithm,
+  check_attention,
   check_decays,
   check_divisibility,
   check_optimizers,
@@ -35,7 +38,7 @@ def check_run(
   done: Progress | None = None,
   runner: RewardRunner | None = None,
 ) -> None:
-  """Rejects a run that would fail later.
+  """Rejects a run that would fail later, and warns of parameters that are not sharded.
 
   Args:
     config: configuration of the run.
@@ -51,8 +54,11 @@ def check_run(
   try:
     mesh = make_mesh(config.mesh)
     check_vocabulary(config, tokenizer)
+    check_attention(config)
     check_divisibility(config, mesh)
     abstract_policy(Decoder(config.model), config.lora, mesh)
+    for sentence in undivided(Decoder(config.model), mesh):
+      warnings.warn(sentence, stacklevel=2)
     check_algorithm(config)
     check_memory(config, mesh)
     check_lengths(config, demonstrations)

@@ -1,11 +1,14 @@
 """Checks of settings against each other, the tokenizer and the devices."""
 
+import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
 from pgax.algorithms.checks import trace, unused_inputs
 from pgax.distributed.partitioning import batch_shards
 from pgax.learner.config import check_decay
+from pgax.models.decoder import Decoder
 from pgax.rollout.config import RewardModelConfig
 from pgax.training.config import RunConfig
 from pgax.training.policy import eos_ids
@@ -32,6 +35,26 @@ def check_vocabulary(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> N
       f"model.vocab_size is {size}; the tokenizer has {len(tokenizer)} tokens, and the "
       f"model needs at least {largest + 1}"
     )
+
+
+def check_attention(config: RunConfig) -> None:
+  """Checks that the model's attention can be computed, on these devices."""
+  model, device = config.model, jax.default_backend()
+  needed = {"pallas": "tpu", "cudnn": "gpu"}.get(model.attention, device)
+  if device != needed:
+    raise ValueError(
+      f"model.attention is {model.attention!r}, which runs on a {needed}; the device is a "
+      f"{device}: use 'auto', 'blockwise' or 'einsum'"
+    )
+  if (
+    model.attention == "cudnn" and config.supervised.steps and config.supervised.row_tokens
+  ):
+    raise ValueError(
+      "model.attention is 'cudnn', which can't compute rows of several texts; "
+      f"supervised.row_tokens is {config.supervised.row_tokens} and must be 0"
+    )
+  tokens = jax.ShapeDtypeStruct((1, 1, 2), jnp.int32)  # one token would be decoding
+  jax.eval_shape(Decoder(model).init, jax.random.key(0), tokens, tokens)
 
 
 def check_divisibility(config: RunConfig, mesh: Mesh) -> None:
