@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from pgax import algorithms
+from pgax.algorithms.config import UpdateConfig
 from pgax.data import byte_tokenizer
 from pgax.distributed import MeshConfig
 from pgax.distributed.cluster import ending_together, initialize
@@ -48,6 +49,9 @@ def _config(**changes) -> RunConfig:
     "supervised": SupervisedConfig(steps=0),
   }
   return tiny.run_config(**(settings | changes))
+
+
+_CORRECTED = UpdateConfig(importance_cap=2.0)
 
 
 def _reward_model(folder: Path) -> str:
@@ -86,6 +90,9 @@ JOBS = {
   ),
   "learned": lambda folder: _config(
     reward_model=RewardModelConfig(path=_reward_model(folder)), mesh=MeshConfig(model=2)
+  ),
+  "lag": lambda folder: _config(
+    sampling=dataclasses.replace(_config().sampling, lag=1), policy_update=_CORRECTED
   ),
   # The axis `model` spans both processes, which share the rows.
   "steps": lambda folder: _config(

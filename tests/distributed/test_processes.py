@@ -13,7 +13,7 @@ from tests.processes import finish, start
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
-JOBS = ("grpo", "ppo", "dapo", "lora", "workers", "learned", "steps")
+JOBS = ("grpo", "ppo", "dapo", "lora", "workers", "learned", "lag", "steps")
 PROGRAM = "tests.distributed.jobs"
 
 
