@@ -22,12 +22,14 @@ from pgax.models import Decoder, DecoderConfig
 from pgax.models.flops import token_flops
 from pgax.models.parameters import cast_matrices, init_params
 from pgax.training import RunConfig
+from pgax.training.batches import prompts_computed
 from pgax.types import PyTree
 
 # Copies of an array that are alive at once, as the compiler for TPUs v5e was seen to keep
 # them; see docs/scaling.md.
 _LOGITS_COPIES = 2  # of a chunk: products and their gradient
 _FEED_FORWARD_COPIES = 6  # of the widest activations of a layer, and of their gradients
+_READ_COPIES = 4.5  # of hidden states of prompts that all devices of `fsdp` read together
 _ATTENTION_COPIES = 8  # of queries, in float32: keys, values, outputs, sums and gradients
 
 
@@ -71,11 +73,16 @@ class Job:
   def rows(self) -> RowPlan:
     """How the completions of an optimizer step are divided."""
     sampling = self.config.sampling
-    prompts = sampling.prompts_per_step // self.config.algorithm.minibatches
+    prompts = self.prompts // self.config.algorithm.minibatches
     learner = dataclasses.replace(self.learner, lanes=self.shards)
     return plan_rows(
       learner, (prompts, sampling.group_size, sampling.max_completion_tokens)
     )
+
+  @property
+  def prompts(self) -> int:
+    """Number of prompts of a step, those that fill it up for the devices included."""
+    return prompts_computed(self.config, self.mesh)
 
   @property
   def shards(self) -> int:
@@ -174,17 +181,20 @@ def sampling_memory(job: Job) -> dict[str, float]:
   """Returns the bytes on a device while completions are sampled, by kind."""
   c, config = job.config.model, job.config
   sampling = config.sampling
-  prompts = sampling.prompts_per_step / config.scoring.pipeline_chunks
+  prompts = job.prompts / config.scoring.pipeline_chunks
   rows = (sampling.slots or prompts * sampling.group_size) / job.shards
   prompts /= job.shards
   tokens = prompts * sampling.max_prompt_tokens + rows * sampling.max_completion_tokens
   read = prompts * min(sampling.max_prompt_tokens, 512) * job.mesh.shape["fsdp"]
+  reading = {"prompts being read": _READ_COPIES * read * c.embed_dim * job.itemsize}
+  decoding = {
+    "keys and values": tokens * _cache_bytes(job),
+    "logits": _LOGITS_COPIES * rows * c.vocab_size * 4,
+  }
   return {
     "the state": _bytes(job.state),
     "parameters for decoding": _bytes(_decoding(c, job.mesh)),
-    "keys and values": tokens * _cache_bytes(job),
-    "prompts being read": read * c.embed_dim * (3 * job.itemsize + 4),
-    "logits": _LOGITS_COPIES * rows * c.vocab_size * 4,
+    **max(reading, decoding, key=total),
   }
 
 
@@ -232,8 +242,8 @@ def collective_bytes(job: Job) -> dict[str, float]:
 def _activation_sums(job: Job, frozen: int, steps: int) -> float:
   """Sums over `model` after attention and feed-forward: twice a pass, and going back."""
   c, sampling = job.config.model, job.config.sampling
-  tokens = sampling.completions_per_step * sampling.max_completion_tokens
-  tokens += sampling.prompts_per_step * sampling.max_prompt_tokens
+  tokens = job.prompts * sampling.group_size * sampling.max_completion_tokens
+  tokens += job.prompts * sampling.max_prompt_tokens
   tokens /= job.shards
   passes = 2 * frozen + (4 + 2 * int(c.remat)) * steps / job.config.algorithm.minibatches
   return passes * c.num_layers * tokens * c.embed_dim * job.itemsize
@@ -244,7 +254,8 @@ def _exchanges(job: Job, frozen: int, steps: int) -> float:
   if job.mesh.shape["fsdp"] == 1:
     return 0.0
   c, sampling = job.config.model, job.config.sampling
-  tokens = sampling.completions_per_step * sampling.max_completion_tokens / job.shards
+  tokens = job.prompts * sampling.group_size * sampling.max_completion_tokens
+  tokens /= job.shards
   passes = frozen + 2 * steps / job.config.algorithm.minibatches
   return passes * tokens * c.embed_dim * job.itemsize
 

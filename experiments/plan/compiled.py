@@ -24,6 +24,7 @@ from pgax.models.parameters import cast_matrices, init_params
 from pgax.sampling import Options
 from pgax.sampling.decode import lower_sample
 from pgax.training import RunConfig
+from pgax.training.batches import prompts_computed
 from pgax.types import Array, Feedback, PyTree, Rollout
 
 
@@ -86,7 +87,7 @@ def _lower_sampling(config: RunConfig, mesh: Mesh, rollout: Rollout) -> jax.stag
     return cast_matrices(init_params(plain, jax.random.key(0)), config.model.dtype)
 
   keys = jax.eval_shape(
-    lambda: jax.random.split(jax.random.key(0), sampling.prompts_per_step)
+    lambda: jax.random.split(jax.random.key(0), prompts_computed(config, mesh))
   )
   return lower_sample(
     Decoder(config.model, layout=decoding_layout(mesh)),
@@ -105,7 +106,7 @@ def _lower_sampling(config: RunConfig, mesh: Mesh, rollout: Rollout) -> jax.stag
 def _data(config: RunConfig, mesh: Mesh) -> tuple[Rollout, Feedback]:
   """Shapes of a rollout and its rewards."""
   sampling, sharding = config.sampling, batch_sharding(mesh)
-  n, group = sampling.prompts_per_step, sampling.group_size
+  n, group = prompts_computed(config, mesh), sampling.group_size
 
   def of(dtype: jnp.dtype, *shape: int) -> Array:
     return jax.ShapeDtypeStruct((n, *shape), dtype, sharding=sharding)

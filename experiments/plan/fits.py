@@ -7,6 +7,7 @@ from jax.sharding import AbstractMesh
 
 from experiments.plan import arithmetic
 from experiments.plan.arithmetic import Job
+from pgax.training.batches import prompts_computed
 
 _MOST = 2**20  # tokens or completions that are tried at most
 _MOST_DEVICES = 4096
@@ -90,11 +91,8 @@ def _alternatives(job: Job, count: int) -> Iterator[Job]:
   for fsdp, model in meshes:
     shape = (count // (fsdp * model), fsdp, model)
     mesh = AbstractMesh(shape, job.mesh.axis_names, axis_types=job.mesh.axis_types)
-    shards = shape[0] * fsdp
-    prompts = config.sampling.prompts_per_step // config.algorithm.minibatches
-    if prompts % shards:
-      continue
-    most = prompts // shards * config.sampling.group_size
+    prompts = prompts_computed(config, mesh) // config.algorithm.minibatches
+    most = prompts // (shape[0] * fsdp) * config.sampling.group_size
     parts = config.learner.microbatches
     while parts <= most:
       learner = dataclasses.replace(config.learner, microbatches=parts)

@@ -59,6 +59,8 @@ class Actor:
     greedy_baseline: whether to decode and score each prompt greedily as well.
     step_reward: step reward function; None without step rewards.
     components: names of the scores that the algorithm reads one by one; usually none.
+    multiple: number of prompts that a batch is filled up to a multiple of, so that devices
+      can share it. What fills it is sampled, and is neither learned from nor counted.
     reward_model: learned reward model added to the reward function; None without one.
   """
 
@@ -71,6 +73,7 @@ class Actor:
   greedy_baseline: bool = False
   step_reward: StepRewardFn | None = None
   components: tuple[str, ...] = ()
+  multiple: int = 1
   reward_model: RewardModel | None = None
 
   def __call__(self, params: PyTree, key: Array) -> Experience:
@@ -89,10 +92,11 @@ class Actor:
     params = self.sampler.place(params)
     selected, metrics = self._sample_batches(params, key, times)
     watch, sharding = Stopwatch(), batch_sharding(self.sampler.mesh)
-    empty = np.zeros(self.sampling.prompts_per_step, bool)
+    wanted = self.sampling.prompts_per_step
+    empty = np.arange(len(selected.prompts.examples)) >= wanted
     if self.dynamic_sampling:
-      empty = ~selected.informative
-      metrics["sampling/filled"] = float(1 - empty.mean())
+      empty |= ~selected.informative
+      metrics["sampling/filled"] = float(1 - empty[:wanted].mean())
     feedback = put(self._feedback(selected, empty), sharding)
     times["time/reward"] += watch.lap()
     return Experience(
@@ -116,13 +120,13 @@ class Actor:
     sharding, selected, sampled = batch_sharding(self.sampler.mesh), None, []
     for batch_key in jax.random.split(key, limit):
       batch = self._sample_batch(params, batch_key, times)
-      sampled.append(Summary.of(batch))
+      sampled.append(Summary.of(batch, self.sampling.prompts_per_step))
       if not self.dynamic_sampling:
         selected = batch
         break
       candidates = [batch] if selected is None else [selected, batch]
       selected = informative_first(candidates, sharding)
-      if selected.informative.all():
+      if selected.informative[: self.sampling.prompts_per_step].all():
         break
     return selected, self._metrics(sampled)
 
@@ -143,7 +147,9 @@ class Actor:
   ) -> ScoredRollout:
     """Samples a batch of prompts in chunks, each while the one before it is scored."""
     prompts, watch = self.next_prompts(), Stopwatch()
-    count = len(prompts.examples)
+    wanted = len(prompts.examples)
+    count = -(-wanted // self.multiple) * self.multiple
+    prompts = take_prompts(prompts, np.minimum(np.arange(count), wanted - 1))
     keys = prompt_keys(key, count)
     chunks = np.split(np.arange(count), self.scoring.pipeline_chunks)
     scored = []
@@ -162,7 +168,7 @@ class Actor:
         with shared_errors():
           scored.append(self._score(take_prompts(prompts, rows), *samples))
         times["time/reward"] += watch.lap()
-    batch = self._joined(prompts, chunks, scored)
+    batch = self._joined(prompts, chunks, scored, wanted)
     times["time/reward"] += watch.lap()
     return batch
 
@@ -203,9 +209,13 @@ class Actor:
     return self.reward_model.combined(results, samples.model_rewards, rollout, rows)
 
   def _joined(
-    self, prompts: PromptBatch, chunks: Sequence[np.ndarray], scored: "Sequence[_Scored]"
+    self,
+    prompts: PromptBatch,
+    chunks: Sequence[np.ndarray],
+    scored: "Sequence[_Scored]",
+    wanted: int,
   ) -> ScoredRollout:
-    """Joins the chunks of a batch, and the results of all processes."""
+    """Joins chunks and the results of all processes; rows past the wanted are not valid."""
     count, rollout = len(prompts.examples), scored[0].rollout
     if len(chunks) > 1:
       sharding = batch_sharding(self.sampler.mesh)
@@ -213,15 +223,17 @@ class Actor:
     rows = np.concatenate([chunk[x.rows] for chunk, x in zip(chunks, scored, strict=True)])
 
     def gathered(parts: Sequence[RewardResults]) -> RewardResults:
-      return gather_results(RewardResults.concatenate(parts), rows, count)
+      results = gather_results(RewardResults.concatenate(parts), rows, count)
+      is_wanted = np.arange(count)[:, None] < wanted
+      return dataclasses.replace(results, valid=results.valid & is_wanted)
 
     results = gathered([x.results for x in scored])
     if not self.greedy_baseline:
       return ScoredRollout(prompts, rollout, results)
     greedy = gathered([x.greedy_results for x in scored])
     rewards = np.where(greedy.valid, greedy.rewards, np.nan)[:, 0]
-    lengths = [Completions.of(x.greedy).lengths for x in scored]
-    return ScoredRollout(prompts, rollout, results, rewards, int(np.sum(lengths)))
+    lengths = np.concatenate([Completions.of(x.greedy).lengths for x in scored])
+    return ScoredRollout(prompts, rollout, results, rewards, int(lengths[:wanted].sum()))
 
   def _feedback(self, selected: ScoredRollout, empty: np.ndarray) -> Feedback:
     results, rewards, ends = selected.results, None, None

@@ -81,10 +81,14 @@ class Summary(NamedTuple):
   greedy_tokens: int
 
   @classmethod
-  def of(cls, batch: ScoredRollout) -> "Summary":
-    """Returns the summary of a batch."""
-    completions = Completions.of(batch.rollout)
-    return cls(completions, batch.results, batch.prompts.examples, batch.greedy_tokens)
+  def of(cls, batch: ScoredRollout, count: int) -> "Summary":
+    """Returns the summary of the first prompts of a batch."""
+    return cls(
+      Completions(*(x[:count] for x in Completions.of(batch.rollout))),
+      batch.results.take(np.arange(count)),
+      batch.prompts.examples[:count],
+      batch.greedy_tokens,
+    )
 
   @classmethod
   def concatenate(cls, batches: Sequence["Summary"]) -> "Summary":

@@ -1,12 +1,14 @@
 """The problems of a run as batches that its model can take."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import grain
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.chat import Chat
@@ -15,6 +17,7 @@ from pgax.data.demonstrations import CollateDemonstrations, packed_batches
 from pgax.data.limits import within_limit
 from pgax.data.pipeline import batches
 from pgax.data.prompts import CollatePrompts
+from pgax.distributed.partitioning import batch_shards
 from pgax.errors import UserError
 from pgax.training.config import RunConfig
 from pgax.types import Example, PyTree
@@ -43,6 +46,30 @@ def prompt_collator(
     except ValueError as error:
       raise UserError(str(error)) from None
   return CollatePrompts(tokenizer, max_prompt_tokens, chat)
+
+
+def prompts_multiple(config: RunConfig, mesh: Mesh) -> int:
+  """Returns what the number of prompts of a step is filled up to a multiple of.
+
+  Devices then have equal parts of every chunk that is sampled and of every minibatch.
+
+  Args:
+    config: configuration of the run.
+    mesh: mesh of devices.
+  """
+  parts = math.lcm(config.scoring.pipeline_chunks, config.algorithm.minibatches)
+  return parts * batch_shards(mesh)
+
+
+def prompts_computed(config: RunConfig, mesh: Mesh) -> int:
+  """Returns the number of prompts that a step computes, those that fill it included.
+
+  Args:
+    config: configuration of the run.
+    mesh: mesh of devices.
+  """
+  multiple = prompts_multiple(config, mesh)
+  return -(-config.sampling.prompts_per_step // multiple) * multiple
 
 
 def batch_iterators(

@@ -30,7 +30,13 @@ from pgax.rollout.reward_model import RewardModel, load_reward_model
 from pgax.rollout.sampler import make_sampler
 from pgax.runs.checkpoint import Checkpoints
 from pgax.training.ahead import Ahead, LaggedState, LockedRunner
-from pgax.training.batches import batch_iterators, next_of, prompt_collator
+from pgax.training.batches import (
+  batch_iterators,
+  next_of,
+  prompt_collator,
+  prompts_computed,
+  prompts_multiple,
+)
 from pgax.training.config import RunConfig
 from pgax.training.health import check_lag
 from pgax.training.loop import Schedule
@@ -96,7 +102,7 @@ class Run:
   def _load_reward_model(self) -> RewardModel | None:
     config = self.config
     # No more prompts at a time than in a step that is not sampled in chunks.
-    prompts = config.sampling.prompts_per_step // config.scoring.pipeline_chunks
+    prompts = prompts_computed(config, self.mesh) // config.scoring.pipeline_chunks
     microbatches = math.gcd(config.learner.microbatches, prompts)
     return load_reward_model(
       config.reward_model, self.mesh, config.model.dtype, microbatches
@@ -268,5 +274,6 @@ class Run:
       greedy_baseline=config.algorithm.greedy_baseline,
       step_reward=config.step_reward,
       components=config.algorithm.components,
+      multiple=prompts_multiple(config, self.mesh),
       reward_model=self.reward_model,
     )

@@ -1,5 +1,7 @@
 """The actor: dynamic sampling within its bound, greedy baselines, steps, chunks."""
 
+import dataclasses
+import functools
 import threading
 
 import jax
@@ -9,6 +11,7 @@ import pytest
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts
+from pgax.learner.policy_step import policy_step
 from pgax.rewards.pool import InProcess
 from pgax.rollout import ScoringConfig
 from pgax.types import Example, StepReward
@@ -31,10 +34,11 @@ class Prompts:
     return COLLATE([Example(f"{i}+1=", str(start + i)) for i in range(4)])
 
 
-def collect(algorithm, reward, seed=0, **changes):
+def collect(algorithm, reward, seed=0, multiple=1, **changes):
   config = tiny.run_config(algorithm=algorithm, reward=reward, **changes)
   prompts = Prompts()
   actor = tiny.actor(config, SAMPLER, InProcess(reward), prompts)
+  actor = dataclasses.replace(actor, multiple=multiple)
   experience = actor(tiny.params(), jax.random.key(seed))
   feedback = jax.device_get(experience.feedback)
   return experience, feedback, experience.metrics, prompts.batches
@@ -77,6 +81,31 @@ def test_dynamic_sampling_fills_the_batch_with_groups_that_differ():
     assert text == experience.results.texts[n][k]
     expected = graded(True)("", text, numbers[n], {})["reward"]
     assert feedback.rewards[n, k] == expected
+
+
+@pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.remax, algorithms.dapo])
+def test_what_fills_a_batch_for_the_devices_changes_nothing(preset):
+  """Four prompts for three devices: two more are sampled, and that is all."""
+  plain, feedback, metrics, batches = collect(preset(), graded(True))
+  filled, more, same, as_many = collect(preset(), graded(True), multiple=3)
+  assert batches == as_many
+  np.testing.assert_equal(same | times(metrics), metrics)
+  assert len(more.rewards) == 6 and not more.valid[4:].any()
+  for name, value in vars(feedback).items():
+    if value is not None:
+      np.testing.assert_array_equal(vars(more)[name][:4], value)
+  np.testing.assert_array_equal(filled.rollout.tokens[:4], plain.rollout.tokens)
+  # The update is the same, to rounding.
+  step = jax.jit(functools.partial(policy_step, tiny.learner(preset())))
+  updates = [
+    step(tiny.state(preset()), experience.rollout, experience.feedback)
+    for experience in (plain, filled)
+  ]
+  losses = [float(update.metrics["loss"]) for _, update in updates]
+  assert losses[0] == pytest.approx(losses[1], rel=1e-5, abs=1e-7)
+  leaves = (jax.tree.leaves(state.params) for state, _ in updates)
+  for ours, theirs in zip(*leaves, strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 def test_dynamic_sampling_is_bounded_and_empty_rows_are_invalid():

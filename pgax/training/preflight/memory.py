@@ -12,6 +12,7 @@ from pgax.distributed.partitioning import batch_shards
 from pgax.learner.compiled import compiled_steps
 from pgax.learner.rows import plan_rows
 from pgax.models.config import DecoderConfig
+from pgax.training.batches import prompts_computed
 from pgax.training.config import RunConfig
 from pgax.types import PyTree
 
@@ -60,7 +61,7 @@ def sampling_bytes(config: RunConfig, mesh: Mesh) -> dict[str, int]:
     Bytes by what they are for.
   """
   sampling, shards = config.sampling, batch_shards(mesh)
-  prompts = sampling.prompts_per_step // config.scoring.pipeline_chunks
+  prompts = prompts_computed(config, mesh) // config.scoring.pipeline_chunks
   rows = sampling.slots or prompts * sampling.group_size
   slots = prompts * sampling.max_prompt_tokens + rows * sampling.max_completion_tokens
   return {
@@ -83,7 +84,7 @@ def update_bytes(config: RunConfig, mesh: Mesh) -> dict[str, int]:
   sampling, model = config.sampling, config.model
   steps = compiled_steps(config.step_config, mesh)
   state, shards = steps.abstract, batch_shards(mesh)
-  prompts = sampling.prompts_per_step // config.algorithm.minibatches
+  prompts = prompts_computed(config, mesh) // config.algorithm.minibatches
   shape = prompts, sampling.group_size, sampling.max_completion_tokens
   plan = plan_rows(steps.learner, shape)
   completions = prompts * sampling.group_size // (plan.microbatches * shards)

@@ -10,6 +10,7 @@ from pgax.distributed.partitioning import batch_shards
 from pgax.learner.config import check_decay
 from pgax.models.decoder import Decoder
 from pgax.rollout.config import RewardModelConfig
+from pgax.training.batches import prompts_computed
 from pgax.training.config import RunConfig
 from pgax.training.policy import eos_ids
 
@@ -58,19 +59,13 @@ def check_attention(config: RunConfig) -> None:
 
 
 def check_divisibility(config: RunConfig, mesh: Mesh) -> None:
-  """Checks that prompts divide into devices, minibatches and chunks."""
+  """Checks that what is not filled up divides into devices and chunks."""
   devices, sampling = batch_shards(mesh), config.sampling
-  prompts, minibatches = sampling.prompts_per_step, config.algorithm.minibatches
-  if prompts % (minibatches * devices):
+  prompts, chunks = prompts_computed(config, mesh), config.scoring.pipeline_chunks
+  if sampling.prompts_per_step % chunks:
     raise ValueError(
-      f"sampling.prompts_per_step is {prompts}; it must be a multiple of minibatches * "
-      f"devices = {minibatches} * {devices}"
-    )
-  chunks = config.scoring.pipeline_chunks
-  if prompts % (chunks * devices):
-    raise ValueError(
-      f"sampling.prompts_per_step is {prompts}; it must be a multiple of "
-      f"scoring.pipeline_chunks * devices = {chunks} * {devices}"
+      f"sampling.prompts_per_step is {sampling.prompts_per_step}; it must be a multiple of "
+      f"scoring.pipeline_chunks, which is {chunks}"
     )
   completions = prompts // chunks * sampling.group_size
   if sampling.slots > completions:

@@ -1,0 +1,175 @@
+"""Plans of runs, against the figures of compilers."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from experiments.configs import grpo
+from experiments.configuration import freeze
+from experiments.plan import arithmetic, fits, report
+from experiments.plan.machines import machine
+from experiments.plan.shapes import SHAPES
+from pgax.errors import UserError
+from tests.devices import ROOT
+
+GIB = 2**30
+# Peak and collectives of an update in GiB, as compiled by libtpu 0.0.52 for 32 prompts of
+# 512 tokens with 8 completions of 1,024.
+COMPILED = [
+  ("qwen2.5-0.5b", "v5e:4x4", (16, 1), {"microbatches": 1}, 4.864, 8.126),
+  (
+    "qwen2.5-0.5b",
+    "v5e:4x4",
+    (16, 1),
+    {"microbatches": 4, "logit_chunk": 32},
+    2.267,
+    None,
+  ),
+  ("qwen2.5-7b", "v5e:8x8", (16, 4), {"microbatches": 1}, 7.581, 56.367),
+]
+
+
+def job(model, topology, mesh, learner=None, **sampling):
+  config = grpo.get_config()
+  config.algorithm.epochs = config.algorithm.minibatches = 1
+  config.mesh.fsdp, config.mesh.model = mesh
+  for section, values in (
+    ("learner", {"length_buckets": 1, **(learner or {})}),
+    ("sampling", {"prompts_per_step": 32, "group_size": 8, **sampling}),
+  ):
+    for name, value in values.items():
+      config[section][name] = value
+  config.sampling.max_prompt_tokens = sampling.get("max_prompt_tokens", 512)
+  config.sampling.max_completion_tokens = sampling.get("max_completion_tokens", 1024)
+  run = freeze(config, with_task=False)
+  devices = machine(topology)
+  model = arithmetic.with_dtypes(SHAPES[model], devices.kind.platform)
+  run = dataclasses.replace(run, model=model)
+  return arithmetic.Job(run, devices.abstract_mesh(run.mesh)), devices
+
+
+@pytest.mark.parametrize(
+  ("model", "topology", "mesh", "learner", "peak", "moved"), COMPILED
+)
+def test_arithmetic_is_near_the_compiler(model, topology, mesh, learner, peak, moved):
+  planned, devices = job(model, topology, mesh, learner)
+  memory = arithmetic.total(arithmetic.update_memory(planned)) / GIB
+  assert memory == pytest.approx(peak, rel=0.15)
+  if moved:
+    sent = arithmetic.total(arithmetic.collective_bytes(planned)) / GIB
+    assert sent == pytest.approx(moved, rel=0.15)
+  assert report.plan(planned, devices)["fits"]
+  assert "It fits" in fits.sentences(planned, devices.kind.memory)
+
+
+def test_operations_are_two_a_parameter_and_token():
+  planned, devices = job("qwen2.5-0.5b", "v5e:4x4", (16, 1))
+  tokens = 32 * (8 * 1024 + 512)
+  once = 2 * 494e6 * tokens / devices.count
+  operations = arithmetic.operations(planned)
+  assert operations["sampling"] == pytest.approx(once, rel=0.2)
+  # The reference, the policy, that again in the backward pass, and the backward pass.
+  assert operations["update"] == pytest.approx(5 * operations["sampling"])
+
+
+def test_a_run_that_does_not_fit_says_what_would():
+  planned, devices = job("qwen2.5-7b", "v5e:4x4", (16, 1))
+  limit = devices.kind.memory
+  assert not report.plan(planned, devices)["fits"]
+  sentence = fits.sentences(planned, limit)
+  assert sentence.startswith("It does not fit. It would")
+  settings = dict(x.split("=") for x in sentence.rstrip(".").split() if "=" in x)
+  mesh = [int(settings[f"--config.mesh.{name}"]) for name in ("fsdp", "model")]
+  count = int(sentence.split(" on ")[1].split()[0]) if " on " in sentence else 16
+  parts = int(settings["--config.learner.microbatches"])
+  better, _ = job("qwen2.5-7b", f"v5e:{count}", mesh, {"microbatches": parts})
+  assert fits.need(better) <= limit
+  tiny_memory = fits.sentences(planned, 2**20)
+  assert "on up to 4096 of these devices" in tiny_memory
+
+
+@pytest.mark.parametrize(
+  ("name", "message"),
+  [
+    ("v5e", "--topology is 'v5e'; it must be a kind of device and their number"),
+    ("b200:8", "Kinds are v4, v5e"),
+    ("h100:0", "it must have at least one device"),
+    ("v5e:4x", "it must be a kind"),
+  ],
+)
+def test_a_topology_that_does_not_exist(name, message):
+  with pytest.raises(UserError, match=message.replace("(", r"\(")):
+    machine(name)
+
+
+def test_a_mesh_that_is_not_the_number_of_devices():
+  with pytest.raises(UserError, match="which is 16 for v5e:4x4"):
+    job("qwen2.5-0.5b", "v5e:4x4", (3, 1))
+
+
+def plan(*arguments, **environment):
+  settings = {
+    "prompts_per_step": 8,
+    "group_size": 4,
+    "max_prompt_tokens": 8,
+    "max_completion_tokens": 16,
+  }
+  flags = [f"--config.sampling.{name}={value}" for name, value in settings.items()]
+  return subprocess.run(
+    [sys.executable, "-m", "experiments.plan", *flags, *arguments],
+    cwd=ROOT,
+    env=os.environ | environment,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+
+
+def test_the_program_compiles_for_host_devices():
+  flags = "--xla_force_host_platform_device_count=4"
+  done = plan(
+    "--topology=cpu:4",
+    "--config.mesh.fsdp=2",
+    "--compile",
+    "--json",
+    XLA_FLAGS=flags,
+    JAX_PLATFORMS="cpu",
+  )
+  assert done.returncode == 0, done.stderr
+  printed = json.loads(done.stdout)
+  assert printed["mesh"] == {"data": 2, "fsdp": 2, "model": 1} and printed["fits"] is None
+  update, sampling = (printed["compiled"][name] for name in ("update", "sampling"))
+  assert update["peak"] > 0 < sampling["collectives_a_token"]
+  planned = sum(printed["collectives"].values())
+  assert planned / 3 < update["collectives"] < 3 * planned
+
+
+def test_compiling_without_the_devices_says_so():
+  done = plan("--topology=h100:8", "--compile")
+  assert done.returncode == 2
+  assert "--topology is h100:8, and this machine has" in done.stderr
+
+
+@pytest.mark.skipif(
+  importlib.util.find_spec("libtpu") is not None, reason="libtpu is there"
+)
+def test_compiling_for_tpus_without_libtpu_says_so():
+  done = plan("--topology=v5e:2x2", "--compile")
+  assert done.returncode == 2 and "needs libtpu" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu")
+def test_the_program_compiles_for_tpus():
+  shape = {"embed_dim": 512, "mlp_dim": 2048, "vocab_size": 32000, "remat": True}
+  flags = [f"--config.model.{name}={value}" for name, value in shape.items()]
+  done = plan("--topology=v5e:2x2", "--config.mesh.fsdp=4", "--compile", "--json", *flags)
+  assert done.returncode == 0, done.stderr
+  printed = json.loads(done.stdout.splitlines()[-1])
+  peak = printed["compiled"]["update"]["peak"]
+  assert sum(printed["memory"]["update"].values()) == pytest.approx(peak, rel=0.15)
