@@ -17,6 +17,7 @@ from absl import flags
 
 from experiments import program
 from experiments.checkpoint import load_checkpoint
+from pgax.distributed.hosts import is_writer, shared_errors, wait_for_all
 from pgax.errors import UserError
 from pgax.evaluation import evaluate, evaluation_key
 from pgax.evaluation.config import check_sampling
@@ -46,13 +47,15 @@ _OUTPUT = flags.DEFINE_string("output", None, "File to write the JSON to.")
 def main() -> int:
   """Evaluates, and prints a table and a line of JSON."""
   workdir = Path(_WORKDIR.value)
-  output = program.output_file(_OUTPUT.value) if _OUTPUT.value is not None else None
   samples, temperature = _SAMPLES.value, _TEMPERATURE.value
-  try:
-    check_sampling(samples, temperature, "--")
-  except ValueError as error:
-    raise UserError(str(error)) from None
-  checkpoint = load_checkpoint(workdir, _CONFIG.value)
+  with shared_errors():
+    output = program.output_file(_OUTPUT.value) if _OUTPUT.value is not None else None
+    try:
+      check_sampling(samples, temperature, "--")
+    except ValueError as error:
+      raise UserError(str(error)) from None
+    checkpoint = load_checkpoint(workdir, _CONFIG.value)
+  wait_for_all()
   run, policy = checkpoint.run, checkpoint.policy
   problems = run.task.train if _SPLIT.value == "train" else run.task.held_out
   count = min(_PROBLEMS.value or len(problems), len(problems))
@@ -94,7 +97,7 @@ def main() -> int:
   }
   line = json.dumps(values, allow_nan=False)
   print(line)  # before the file, which a full disk may prevent
-  if output:
+  if output and is_writer():
     _write(output, line)
   return 0
 
@@ -126,4 +129,4 @@ def _write(path: Path, line: str) -> None:
 
 
 if __name__ == "__main__":
-  program.run(main)
+  program.run(main, processes=True)

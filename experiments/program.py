@@ -2,12 +2,14 @@
 
 import errno
 import itertools
+import os
 import sys
 import types
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import jax
 from absl import app, flags, logging
 from ml_collections import ConfigDict
 from ml_collections.config_flags import config_flags
@@ -16,6 +18,8 @@ from transformers import PreTrainedTokenizerFast
 from experiments.config_files import read_config_file
 from experiments.settings import describe_settings
 from pgax.data.tokenizer import byte_tokenizer, load_tokenizer
+from pgax.distributed import hosts
+from pgax.distributed.cluster import ending_together, initialize
 from pgax.errors import UserError
 from pgax.runs import enable_compilation_cache
 from pgax.runs.loggers import BUILT_IN
@@ -67,12 +71,16 @@ def define_loggers() -> flags.FlagHolder:
   )
 
 
-def run(main: Callable[[], int | None]) -> None:
+def run(main: Callable[[], int | None], processes: bool = False) -> None:
   """Runs a program. Errors that the user can fix end it with a message and status 2.
 
   Args:
     main: function that returns the exit status; flags are parsed when it is called.
+    processes: whether the program can be started as several processes, with the flags
+      `--coordinator`, `--num_processes` and `--process_id`. One of them prints.
   """
+  if processes:
+    _define_processes()
 
   def guarded(argv: Sequence[str]) -> int:
     try:
@@ -84,8 +92,14 @@ def run(main: Callable[[], int | None]) -> None:
       logging.set_verbosity(logging.FATAL)
       warnings.formatwarning = _format_warning
       sys.unraisablehook = _print_unraisable
+      if processes:
+        _join_processes()
       enable_compilation_cache()
-      return main() or 0
+      with ending_together():
+        status = main() or 0
+        if jax.distributed.is_initialized():
+          hosts.wait_for_all()  # an end of its own would look like a failure
+      return status
     except UserError as error:
       return _report(error)
     except OSError as error:
@@ -107,6 +121,25 @@ def run(main: Callable[[], int | None]) -> None:
     app.run(guarded)
   except flags.Error as error:  # such as a --flagfile that does not exist
     sys.exit(_report(error))
+
+
+def _define_processes() -> None:
+  """Defines the flags of a program that can be started as several processes."""
+  flags.DEFINE_string(
+    "coordinator",
+    None,
+    "HOST:PORT of process 0, for processes that no cluster started together.",
+  )
+  flags.DEFINE_integer("num_processes", None, "Number of processes.", lower_bound=1)
+  flags.DEFINE_integer("process_id", None, "Index of this process.", lower_bound=0)
+
+
+def _join_processes() -> None:
+  values = flags.FLAGS
+  initialize(values.coordinator, values.num_processes, values.process_id)
+  if jax.distributed.is_initialized() and not hosts.is_writer():
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    warnings.simplefilter("ignore")  # the writer's are the same
 
 
 def _format_warning(message: Warning | str, *_: object, **__: object) -> str:

@@ -14,6 +14,8 @@ from absl import flags
 
 from experiments import program
 from experiments.configuration import saved_run
+from pgax.distributed.hosts import on_writer, shared_errors, wait_for_all
+from pgax.distributed.rows import fetch_first
 from pgax.rollout.scoring import completion_texts
 from pgax.training.batches import prompt_collator
 from pgax.training.policy import load_policy
@@ -36,15 +38,18 @@ def _prompts() -> Iterator[str]:
     return
   if sys.stdin.isatty():
     print("Type a prompt, such as 123+456= (end with Ctrl-D).")
-  for line in sys.stdin:
+  lines = iter(sys.stdin)
+  while (line := on_writer(lambda: next(lines, None))) is not None:
     yield line.rstrip("\n")
 
 
 def main() -> int:
   """Samples completions of every prompt, with their log-probabilities."""
   workdir = Path(_WORKDIR.value)
-  run = saved_run(workdir, with_task=False)
-  policy = load_policy(run, workdir)
+  with shared_errors():
+    run = saved_run(workdir, with_task=False)
+    policy = load_policy(run, workdir)
+  wait_for_all()
   collate = prompt_collator(run.data, policy.tokenizer, run.sampling.max_prompt_tokens)
   sampler = policy.sampler
   key, status = jax.random.key(_SEED.value), 0
@@ -58,8 +63,9 @@ def main() -> int:
       continue
     key, draw_key = jax.random.split(key)
     rollout = sampler(policy.params, batch, draw_key, _TEMPERATURE.value, _GROUP.value)
-    tokens, mask, logp = jax.device_get((rollout.tokens, rollout.action_mask, rollout.logp))
-    texts = completion_texts(policy.tokenizer, tokens[:1], mask[:1])[0]
+    arrays = rollout.tokens, rollout.action_mask, rollout.logp
+    tokens, mask, logp = fetch_first(arrays, 1)
+    texts = completion_texts(policy.tokenizer, tokens, mask)[0]
     for text, total, length in zip(
       texts, np.sum(logp[0], -1), mask[0].sum(-1), strict=True
     ):
@@ -68,4 +74,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-  program.run(main)
+  program.run(main, processes=True)

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from experiments import program
 from experiments.checkpoint import load_checkpoint
+from pgax.distributed.hosts import is_writer, shared_errors, wait_for_all
 from pgax.errors import UserError
 from pgax.evaluation.solve_rates import measure
 from pgax.rollout import open_reward_runner
@@ -35,15 +36,18 @@ _SEED = flags.DEFINE_integer("seed", 0, "Random seed.", lower_bound=0)
 
 def main() -> int:
   """Measures, and prints how many problems are never, sometimes and always solved."""
-  workdir, output = Path(_WORKDIR.value), program.output_file(_OUTPUT.value)
-  checkpoint = load_checkpoint(workdir, _CONFIG.value)
+  workdir = Path(_WORKDIR.value)
+  with shared_errors():
+    output = program.output_file(_OUTPUT.value)
+    checkpoint = load_checkpoint(workdir, _CONFIG.value)
+  wait_for_all()
   run, policy = checkpoint.run, checkpoint.policy
   count = min(_PROBLEMS.value or len(run.task.train), len(run.task.train))
   problems = [run.task.train[i] for i in range(count)]
   try:
     with (
       open_reward_runner(run.reward, run.scoring) as runner,
-      tqdm(total=count, desc="problems") as bar,
+      tqdm(total=count, desc="problems", disable=not is_writer()) as bar,
     ):
       rates = measure(
         checkpoint.sampler,
@@ -77,4 +81,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-  program.run(main)
+  program.run(main, processes=True)

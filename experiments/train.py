@@ -15,28 +15,57 @@ from experiments.config_files import CONFIGS
 from experiments.configuration import freeze
 from experiments.saved_config import to_json
 from pgax.algorithms import single_step_remark
+from pgax.distributed.hosts import is_writer, shared_errors
 from pgax.models import lora
 from pgax.report import write_report
 from pgax.runs.loggers import read_metrics, read_samples
 from pgax.training import RunConfig, train
 from pgax.training.policy import export_policy
+from pgax.training.profile import parse_steps
+from pgax.training.train import Result
 
 _CONFIG = program.define_config(str(CONFIGS / "grpo.py"))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _LOGGERS = program.define_loggers()
+_PROFILE = flags.DEFINE_string(
+  "profile_steps", "", "Steps to write a trace of, such as 3:5, for xprof or Perfetto."
+)
 _SHOWN = 4
 
 
 def main() -> int:
   """Trains, and prints the accuracy before and after."""
   config, workdir = _CONFIG.value, Path(_WORKDIR.value)
-  run = freeze(config)
-  # As read from JSON, so that it compares equal to a saved one.
-  record = json.loads(json.dumps(to_json(config)))
-  tokenizer = program.tokenizer(run.model_path)
+  with shared_errors():
+    profile_steps = parse_steps(_PROFILE.value)
+    run = freeze(config)
+    # As read from JSON, so that it compares equal to a saved one.
+    record = json.loads(json.dumps(to_json(config)))
+    tokenizer = program.tokenizer(run.model_path)
   if remark := single_step_remark(run.algorithm):
     print(f"remark: {remark}", flush=True)
-  result = train(run, tokenizer, workdir, record, loggers=_LOGGERS.value)
+  result = train(
+    run,
+    tokenizer,
+    workdir,
+    record,
+    loggers=_LOGGERS.value,
+    profile_steps=profile_steps,
+  )
+  page = _report(run, workdir, result) if is_writer() else None
+  if not result.finished:
+    return 130
+  if run.model_path:
+    params = lora.merged(run.lora, result.state.base, result.state.params)
+    source = Path(run.model_path)
+    export_policy(run.model, params, tokenizer, source, workdir / "export")
+    print(f"\nexport: {workdir / 'export'}")
+  print(f"\nreport: {page}")
+  return 0
+
+
+def _report(run: RunConfig, workdir: Path, result: Result) -> Path:
+  """Writes the report, and prints the result or how far an interrupted run is."""
   rows, supervised = read_metrics(workdir), read_metrics(workdir, "supervised")
   samples = read_samples(workdir)
   title = f"{run.name}, seed {run.seed}"
@@ -46,19 +75,13 @@ def main() -> int:
       f"\nInterrupted at {in_words(result.progress, run)}; a checkpoint is saved. Give the "
       "same command again to continue."
     )
-    return 130
+    return page
   _print_left_out(run, rows)
   if run.steps:
     _print_result(rows, samples)
   else:
     _print_supervised(run, rows, samples)
-  if run.model_path:
-    params = lora.merged(run.lora, result.state.base, result.state.params)
-    source = Path(run.model_path)
-    export_policy(run.model, params, tokenizer, source, workdir / "export")
-    print(f"\nexport: {workdir / 'export'}")
-  print(f"\nreport: {page}")
-  return 0
+  return page
 
 
 def _print_left_out(run: RunConfig, rows: list[dict]) -> None:
@@ -122,4 +145,4 @@ def _one_line(text: str) -> str:
 
 
 if __name__ == "__main__":
-  program.run(main)
+  program.run(main, processes=True)

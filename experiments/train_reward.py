@@ -16,6 +16,7 @@ from experiments import program
 from experiments.config_files import CONFIGS
 from experiments.configuration import freeze_preferences
 from experiments.saved_config import to_json
+from pgax.distributed.hosts import shared_errors
 from pgax.training import train_on_preferences
 
 _CONFIG = program.define_config(str(CONFIGS / "_preferences.py"))
@@ -26,9 +27,10 @@ _LOGGERS = program.define_loggers()
 def main() -> int:
   """Trains, and prints the accuracy on held-out pairs."""
   config, workdir = _CONFIG.value, Path(_WORKDIR.value)
-  run = freeze_preferences(config)
-  record = json.loads(json.dumps(to_json(config)))
-  tokenizer = program.tokenizer(run.model_path)
+  with shared_errors():
+    run = freeze_preferences(config)
+    record = json.loads(json.dumps(to_json(config)))
+    tokenizer = program.tokenizer(run.model_path)
   result = train_on_preferences(run, tokenizer, workdir, record, loggers=_LOGGERS.value)
   if not result.finished:
     print(
@@ -42,4 +44,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-  program.run(main)
+  program.run(main, processes=True)

@@ -63,10 +63,10 @@ def any_reward(prompt, completion, ground_truth, metadata) -> dict[str, float]:
   return {"reward": float(sum(map(ord, completion)) % 2)}
 
 
-def sampler(mesh: Mesh | None = None, **settings) -> Sampler:
+def sampler(mesh: Mesh | None = None, model: DecoderConfig = CONFIG, **settings) -> Sampler:
   """A sampler of the tiny model, with the byte tokenizer."""
   config = SamplingConfig(**settings)
-  return make_sampler(config, MODEL, byte_tokenizer(), mesh or make_mesh())
+  return make_sampler(config, Decoder(model), byte_tokenizer(), mesh or make_mesh())
 
 
 def actor(config: RunConfig, sampler, runner, next_prompts, reward_model=None) -> Actor:

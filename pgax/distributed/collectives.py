@@ -1,7 +1,6 @@
 """Collectives of a compiled program, read from the text of its HLO.
 
-Numbers that a program computes can't tell where its arrays are; what devices send each other
-does.
+Numbers that a program computes can't tell where its arrays are. What devices send can.
 """
 
 import dataclasses

@@ -19,6 +19,7 @@ _NEVER_SHARDED = ((LAYERS, ()), ("experts", ()), ("head", ()), ("norm", ()))
 _TRAINING = (
   (BATCH, ("data", "fsdp")),
   ("vocab", ("model",)),
+  ("vocab_of_rows", ("model",)),
   ("embed", ("fsdp",)),
   ("heads", ("model",)),
   ("kv_heads", ("model",)),
@@ -30,6 +31,7 @@ _TRAINING = (
 _DECODING = (
   (BATCH, ("data", "fsdp")),
   ("vocab", ("fsdp", "model")),
+  ("vocab_of_rows", ("model",)),
   ("embed", ()),
   ("heads", ("fsdp", "model")),
   ("kv_heads", ("fsdp", "model")),

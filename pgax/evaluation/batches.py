@@ -4,13 +4,17 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
+import numpy as np
 
 from pgax.data.prompts import CollatePrompts, PromptBatch
+from pgax.distributed.hosts import gather, shared_errors
+from pgax.distributed.partitioning import batch_sharding
+from pgax.distributed.rows import owned_rows
 from pgax.rewards.pool import RewardRunner
+from pgax.rollout.metrics import Completions
 from pgax.rollout.sampler import Sampler
-from pgax.rollout.scoring import RewardResults, score_rollout
-from pgax.types import Array, Example, PyTree, Rollout
+from pgax.rollout.scoring import RewardResults, gather_results, score_rollout
+from pgax.types import AnswerFn, Array, Example, PyTree, Rollout
 
 
 class PaddedBatch(NamedTuple):
@@ -50,6 +54,24 @@ def whole_batches(sampler: Sampler, size: int) -> int:
   return -(-size // devices) * devices
 
 
+class ScoredBatch(NamedTuple):
+  """Completions of a batch and their results, without the padding.
+
+  Attributes:
+    prompts: the `N` prompts.
+    rollout: their completions on the devices, those of the padding behind them.
+    completions: lengths of the completions.
+    results: results of the reward function.
+    answers: `[N, G]` answers that the completions vote for; None if none were asked for.
+  """
+
+  prompts: PromptBatch
+  rollout: Rollout
+  completions: Completions
+  results: RewardResults
+  answers: np.ndarray | None
+
+
 def sample_and_score(
   sampler: Sampler,
   runner: RewardRunner,
@@ -58,7 +80,8 @@ def sample_and_score(
   key: Array,
   temperature: float,
   samples: int,
-) -> tuple[PromptBatch, Rollout, RewardResults]:
+  extract_answer: AnswerFn | None = None,
+) -> ScoredBatch:
   """Samples and scores completions of a batch, leaving out the padding.
 
   Args:
@@ -69,17 +92,40 @@ def sample_and_score(
     key: random key, or one for each prompt of the padded batch.
     temperature: sampling temperature; 0 decodes greedily.
     samples: number of completions per problem.
+    extract_answer: extracts the answer that a completion votes for; None for no answers.
 
   Returns:
-    The prompts, their completions on the host, and the results of the reward function.
+    A `ScoredBatch`.
   """
   rollout = sampler(params, batch.padded, key, temperature, samples)
-  count = len(batch.examples)
-  rollout = jax.tree.map(lambda x: x[:count], jax.device_get(rollout))
+  count, size = len(batch.examples), len(batch.padded.tokens)
   prompts = dataclasses.replace(
     batch.padded,
     examples=batch.examples,
     tokens=batch.padded.tokens[:count],
     mask=batch.padded.mask[:count],
   )
-  return prompts, rollout, score_rollout(runner, sampler.tokenizer, prompts, rollout)
+  rows = owned_rows(batch_sharding(sampler.mesh), size)
+  rows = rows[rows < count]
+  with shared_errors():
+    results = score_rollout(runner, sampler.tokenizer, prompts, rollout, rows)
+    votes = extract_answer and [
+      [extract_answer(x) for x in texts] for texts in results.texts
+    ]
+  return ScoredBatch(
+    prompts=prompts,
+    rollout=rollout,
+    results=gather_results(results, rows, count),
+    answers=None if votes is None else _gather_votes(votes, rows, (count, samples)),
+    completions=Completions.of(rollout, count),
+  )
+
+
+def _gather_votes(
+  votes: list[list[str | None]], rows: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
+  answers = np.full(shape, None, object)
+  for indices, groups in gather((rows, votes)):
+    for row, group in zip(indices, groups, strict=True):
+      answers[row] = group
+  return answers

@@ -7,16 +7,20 @@ import jax
 import numpy as np
 
 from pgax.data.prompts import CollatePrompts
-from pgax.evaluation.batches import padded_batch, sample_and_score, whole_batches
+from pgax.evaluation.batches import (
+  ScoredBatch,
+  padded_batch,
+  sample_and_score,
+  whole_batches,
+)
 from pgax.evaluation.config import check_sampling
 from pgax.evaluation.voting import majority_at_k
 from pgax.ops.evaluation import Estimate, bootstrap, pass_at_k
 from pgax.rewards.pool import RewardRunner
 from pgax.rollout.sampler import Sampler
 from pgax.rollout.samples import Sample, make_samples
-from pgax.rollout.scoring import RewardResults
 from pgax.runs.interrupt import check_stop
-from pgax.types import AnswerFn, Array, Example, PyTree, Rollout
+from pgax.types import AnswerFn, Array, Example, PyTree
 
 # The keys of a training state are split from the same seed: they are its streams 0 to 2.
 _STREAM = 2**31 - 1
@@ -132,13 +136,24 @@ def evaluate(
     check_stop(stop)
     indices = np.arange(start, start + size)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(sample_key, indices)
-    prompts, rollout, results = sample_and_score(
-      sampler, runner, params, batch, keys, temperature, samples
+    scored = sample_and_score(
+      sampler,
+      runner,
+      params,
+      batch,
+      keys,
+      temperature,
+      samples,
+      extract_answer if samples > 1 else None,
     )
     records += make_samples(
-      sampler.tokenizer, prompts, rollout, results, limit=keep - len(records)
+      sampler.tokenizer,
+      scored.prompts,
+      scored.rollout,
+      scored.results,
+      limit=keep - len(records),
     )
-    columns.append(_completion_columns(rollout, results, extract_answer))
+    columns.append(_completion_columns(scored))
   values = _problem_values(_concatenate(columns), samples)
   estimates = jax.device_get(_bootstrap(np.stack(list(values.values())), bootstrap_key))
   rows = zip(*(x.tolist() for x in estimates), strict=True)
@@ -149,19 +164,17 @@ def evaluate(
   )
 
 
-def _completion_columns(
-  rollout: Rollout, results: RewardResults, extract_answer: AnswerFn | None
-) -> dict[str, np.ndarray]:
+def _completion_columns(scored: ScoredBatch) -> dict[str, np.ndarray]:
   """Values of each completion, `[N, G]` by name; nan where a score is missing."""
+  results = scored.results
   columns = {
-    "length": rollout.action_mask.sum(-1),
-    "truncated": ~rollout.finished,
+    "length": scored.completions.lengths,
+    "truncated": ~scored.completions.finished,
     "unscorable": ~results.valid,
     "reward/mean": np.where(results.valid, results.rewards, np.nan),
   }
-  if extract_answer and rollout.finished.shape[1] > 1:
-    answers = [[extract_answer(text) for text in group] for group in results.texts]
-    columns["answer"] = np.array(answers, object)
+  if scored.answers is not None:
+    columns["answer"] = scored.answers
   return columns | {f"reward/{name}": x for name, x in results.scores.items()}
 
 

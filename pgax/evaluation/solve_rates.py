@@ -9,6 +9,7 @@ import numpy as np
 
 from pgax.data.prompts import CollatePrompts
 from pgax.data.task import fingerprint
+from pgax.distributed.hosts import on_writer
 from pgax.errors import UserError
 from pgax.evaluation.batches import padded_batch, sample_and_score, whole_batches
 from pgax.rewards.pool import RewardRunner
@@ -68,22 +69,28 @@ def measure(
     "batch_size": batch_size,
     "seed": seed,
   } | dict(record or {})
+  rates = on_writer(lambda: _begin(path, head, examples, batch_size))
+  for start in range(len(rates), len(examples), batch_size):
+    batch = padded_batch(collate, examples, start, batch_size)
+    key = jax.random.fold_in(jax.random.key(seed), start // batch_size)
+    scored = sample_and_score(sampler, runner, params, batch, key, temperature, samples)
+    new = _rate_rows(batch.examples, scored.results)
+    on_writer(lambda new=new: write_lines(path, new))
+    rates += [row["rate"] for row in new]
+    progress(len(rates))
+  return rates
+
+
+def _begin(
+  path: Path, head: Mapping[str, object], examples: Sequence[Example], batch_size: int
+) -> list[float | None]:
+  """Begins the file, or continues it; returns the rates that it has."""
   rows = _saved_rows(path, head, examples)
   if len(rows) < len(examples):  # samples depend on the batch, so only whole ones are kept
     rows = rows[: len(rows) // batch_size * batch_size]
   temporary = path.with_name(f".{path.name}")
   write_lines(temporary, [head, *rows], "w")
   temporary.replace(path)
-  for start in range(len(rows), len(examples), batch_size):
-    batch = padded_batch(collate, examples, start, batch_size)
-    key = jax.random.fold_in(jax.random.key(seed), start // batch_size)
-    _, _, results = sample_and_score(
-      sampler, runner, params, batch, key, temperature, samples
-    )
-    new = _rate_rows(batch.examples, results)
-    write_lines(path, new)
-    rows += new
-    progress(len(rows))
   return [row["rate"] for row in rows]
 
 

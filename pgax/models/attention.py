@@ -54,10 +54,11 @@ class Attention(nn.Module):
     heads = []
     for name, weight in weights.items():
       projected = adapted(self, name, x, product(x, weight))
-      axis = "heads" if name == "query" else "kv_heads"
-      projected = constrain(self.layout, projected, BATCH, None, None, axis)
-      # Attention and its cache are sharded by rows wherever there are enough of them.
-      heads.append(constrain(self.layout, projected, BATCH, None, None, "attended_heads"))
+      # In decoding a projection has all rows of some heads, and attention, like the cache,
+      # all heads of some rows.
+      for axis in ("heads" if name == "query" else "kv_heads", "attended_heads"):
+        projected = constrain(self.layout, projected, BATCH, None, None, axis)
+      heads.append(projected)
     if self.config.qkv_bias:
       biases = (self.query_bias, self.key_bias, self.value_bias)
       heads = [h + b.astype(x.dtype) for h, b in zip(heads, biases, strict=True)]
@@ -122,7 +123,8 @@ class Attention(nn.Module):
       self.layout,
     )
     heads = heads.reshape(*x.shape[:3], c.num_heads, c.head_dim).astype(x.dtype)
-    heads = constrain(self.layout, heads, BATCH, None, None, "heads")
+    for axis in ("attended_heads", "heads"):
+      heads = constrain(self.layout, heads, BATCH, None, None, axis)
     out = adapted(self, "out", heads, product(heads, self.out, inputs=2))
     if c.out_bias:
       out += self.out_bias.astype(x.dtype)

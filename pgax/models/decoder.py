@@ -141,9 +141,11 @@ class Decoder(nn.Module):
     """Computes logits `[..., V]` of hidden states `[..., E]`, float32."""
     weights = self.output_matrix().astype(hidden.dtype)
     products = jnp.matmul(hidden, weights, preferred_element_type=jnp.float32)
-    axes = BATCH, *[None] * (hidden.ndim - 2), "vocab"
-    products = constrain(self.layout, products, *axes)
-    return finish_logits(self.config, constrain(self.layout, products, BATCH))
+    # In decoding, rows change places with columns: a token is drawn from all of a row.
+    for columns in ("vocab", "vocab_of_rows", None):
+      axes = BATCH, *[None] * (hidden.ndim - 2), columns
+      products = constrain(self.layout, products, *axes)
+    return finish_logits(self.config, products)
 
 
 def finish_logits(config: DecoderConfig, products: Array) -> Array:

@@ -80,3 +80,8 @@ def constrain(layout: Layout | None, x: Array, *names: str | None) -> Array:
   if layout is None:
     return x
   return jax.lax.with_sharding_constraint(x, layout.sharding(names, x.shape))
+
+
+def platform(layout: Layout | None) -> str:
+  """Returns the platform that a program is compiled for: `cpu`, `gpu` or `tpu`."""
+  return layout.mesh.devices.flat[0].platform if layout else jax.default_backend()

@@ -1,30 +1,38 @@
 """The actor: parameters in, experience out."""
 
 import dataclasses
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from pgax.algorithms import filters
 from pgax.algorithms.spec import DynamicSampling
 from pgax.data.prompts import PromptBatch
+from pgax.distributed.hosts import shared_errors
 from pgax.distributed.partitioning import batch_sharding
+from pgax.distributed.rows import owned_rows, put, take_rows
 from pgax.rewards.pool import RewardRunner
 from pgax.rollout.config import SamplingConfig, ScoringConfig
-from pgax.rollout.experience import Experience, ScoredRollout, take_prompts
-from pgax.rollout.metrics import Stopwatch, rollout_metrics
+from pgax.rollout.experience import (
+  Experience,
+  ScoredRollout,
+  Summary,
+  informative_first,
+  take_prompts,
+)
+from pgax.rollout.metrics import Completions, Stopwatch, rollout_metrics
 from pgax.rollout.reward_model import RewardModel
 from pgax.rollout.sampler import Sampler
 from pgax.rollout.scoring import (
   RewardResults,
   check_scored,
+  gather_results,
   score_components,
   score_rollout,
 )
-from pgax.rollout.step_rewards import step_rewards
+from pgax.rollout.step_rewards import rollout_step_rewards
 from pgax.sampling import prompt_keys
 from pgax.types import Array, Feedback, PyTree, Rollout, StepRewardFn
 
@@ -79,26 +87,17 @@ class Actor:
     """
     times = {"time/rollout": 0.0, "time/reward": 0.0}
     params = self.sampler.place(params)
-    batches, informative = self._sample_batches(params, key, times)
-    sampled = batches[0] if len(batches) == 1 else ScoredRollout.concatenate(batches)
-    check_scored(sampled.results, self.scoring.max_unscorable)
-    metrics = rollout_metrics(sampled.rollout, sampled.results, sampled.prompts.examples)
-    selected, empty = sampled, np.zeros(self.sampling.prompts_per_step, bool)
+    selected, metrics = self._sample_batches(params, key, times)
+    watch, sharding = Stopwatch(), batch_sharding(self.sampler.mesh)
+    empty = np.zeros(self.sampling.prompts_per_step, bool)
     if self.dynamic_sampling:
-      rows, empty = _fill(informative, self.sampling.prompts_per_step)
-      selected = sampled.take(rows)
-      metrics["sampling/batches"] = len(batches)
+      empty = ~selected.informative
       metrics["sampling/filled"] = float(1 - empty.mean())
-    if self.greedy_baseline:
-      metrics["completions/generated"] += len(sampled.prompts.examples)
-      metrics["tokens/generated"] += sampled.greedy_tokens
-    watch = Stopwatch()
-    sharding = batch_sharding(self.sampler.mesh)
-    feedback = jax.device_put(self._feedback(selected, empty), sharding)
+    feedback = put(self._feedback(selected, empty), sharding)
     times["time/reward"] += watch.lap()
     return Experience(
       prompts=selected.prompts,
-      rollout=jax.device_put(selected.rollout, sharding),
+      rollout=selected.rollout,
       results=selected.results,
       feedback=feedback,
       metrics=metrics | times,
@@ -106,18 +105,38 @@ class Actor:
 
   def _sample_batches(
     self, params: PyTree, key: Array, times: dict[str, float]
-  ) -> tuple[list[ScoredRollout], np.ndarray]:
-    """Samples batches of prompts; also returns which groups are informative."""
+  ) -> tuple[ScoredRollout, dict[str, float]]:
+    """Samples batches of prompts until one can be filled with informative groups.
+
+    Returns:
+      A batch with the first informative groups and, where there are too few, with others
+      behind them; and metrics of everything that was sampled.
+    """
     limit = self.dynamic_sampling.max_batches if self.dynamic_sampling else 1
-    batches, informative = [], np.zeros(0, bool)
+    sharding, selected, sampled = batch_sharding(self.sampler.mesh), None, []
     for batch_key in jax.random.split(key, limit):
       batch = self._sample_batch(params, batch_key, times)
-      batches.append(batch)
-      latest = filters.informative(batch.results.rewards, batch.results.valid)
-      informative = np.concatenate([informative, latest])
-      if informative.sum() >= self.sampling.prompts_per_step:
+      sampled.append(Summary.of(batch))
+      if not self.dynamic_sampling:
+        selected = batch
         break
-    return batches, informative
+      candidates = [batch] if selected is None else [selected, batch]
+      selected = informative_first(candidates, sharding)
+      if selected.informative.all():
+        break
+    return selected, self._metrics(sampled)
+
+  def _metrics(self, sampled: Sequence[Summary]) -> dict[str, float]:
+    """Computes metrics of all batches, after checking that they could be scored."""
+    completions, results, examples, greedy_tokens = Summary.concatenate(sampled)
+    check_scored(results, self.scoring.max_unscorable)
+    metrics = rollout_metrics(completions, results, examples)
+    if self.dynamic_sampling:
+      metrics["sampling/batches"] = len(sampled)
+    if self.greedy_baseline:
+      metrics["completions/generated"] += len(examples)
+      metrics["tokens/generated"] += greedy_tokens
+    return metrics
 
   def _sample_batch(
     self, params: PyTree, key: Array, times: dict[str, float]
@@ -133,17 +152,19 @@ class Actor:
       chunk_keys = keys[rows[0] : rows[-1] + 1]
       return self._start_sampling(params, take_prompts(prompts, rows), chunk_keys)
 
-    # In another thread, because on GPUs a loop of unknown length blocks its caller.
     with ThreadPoolExecutor(1) as thread:
       samples = sample(chunks[0])
-      pending = [thread.submit(sample, rows) for rows in chunks[1:]]
+      pending = [_start(thread, sample, rows) for rows in chunks[1:]]
       for number, rows in enumerate(chunks):
         if number:
           samples = pending[number - 1].result()
         times["time/rollout"] += watch.lap([x and x.rollout for x in samples])
-        scored.append(self._score(take_prompts(prompts, rows), *samples))
+        with shared_errors():
+          scored.append(self._score(take_prompts(prompts, rows), *samples))
         times["time/reward"] += watch.lap()
-    return ScoredRollout.concatenate(scored) if len(scored) > 1 else scored[0]
+    batch = self._joined(prompts, chunks, scored)
+    times["time/reward"] += watch.lap()
+    return batch
 
   def _start_sampling(
     self, params: PyTree, prompts: PromptBatch, keys: Array
@@ -161,33 +182,56 @@ class Actor:
 
   def _score(
     self, prompts: PromptBatch, sampled: _Samples, greedy: _Samples | None
-  ) -> ScoredRollout:
-    results = self._results(prompts, sampled)
-    if greedy is None:
-      return ScoredRollout(prompts, sampled.rollout, results)
-    greedy_results = self._results(prompts, greedy)
-    rewards = np.where(greedy_results.valid, greedy_results.rewards, np.nan)[:, 0]
-    tokens = int(np.asarray(greedy.rollout.action_mask).sum())
-    return ScoredRollout(prompts, sampled.rollout, results, rewards, tokens)
+  ) -> "_Scored":
+    """Scores the completions that this process holds."""
+    rows = owned_rows(batch_sharding(self.sampler.mesh), len(prompts.examples))
+    return _Scored(
+      rows,
+      sampled.rollout,
+      self._results(prompts, sampled, rows),
+      greedy and greedy.rollout,
+      greedy and self._results(prompts, greedy, rows),
+    )
 
-  def _results(self, prompts: PromptBatch, samples: _Samples) -> RewardResults:
-    results = score_rollout(self.runner, self.sampler.tokenizer, prompts, samples.rollout)
+  def _results(
+    self, prompts: PromptBatch, samples: _Samples, rows: np.ndarray
+  ) -> RewardResults:
+    rollout = samples.rollout
+    results = score_rollout(self.runner, self.sampler.tokenizer, prompts, rollout, rows)
     if self.reward_model is None:
       return results
-    return self.reward_model.combined(results, samples.model_rewards, samples.rollout)
+    return self.reward_model.combined(results, samples.model_rewards, rollout, rows)
+
+  def _joined(
+    self, prompts: PromptBatch, chunks: Sequence[np.ndarray], scored: "Sequence[_Scored]"
+  ) -> ScoredRollout:
+    """Joins the chunks of a batch, and the results of all processes."""
+    count, rollout = len(prompts.examples), scored[0].rollout
+    if len(chunks) > 1:
+      sharding = batch_sharding(self.sampler.mesh)
+      rollout = take_rows([x.rollout for x in scored], np.arange(count), sharding)
+    rows = np.concatenate([chunk[x.rows] for chunk, x in zip(chunks, scored, strict=True)])
+
+    def gathered(parts: Sequence[RewardResults]) -> RewardResults:
+      return gather_results(RewardResults.concatenate(parts), rows, count)
+
+    results = gathered([x.results for x in scored])
+    if not self.greedy_baseline:
+      return ScoredRollout(prompts, rollout, results)
+    greedy = gathered([x.greedy_results for x in scored])
+    rewards = np.where(greedy.valid, greedy.rewards, np.nan)[:, 0]
+    lengths = [Completions.of(x.greedy).lengths for x in scored]
+    return ScoredRollout(prompts, rollout, results, rewards, int(np.sum(lengths)))
 
   def _feedback(self, selected: ScoredRollout, empty: np.ndarray) -> Feedback:
     results, rewards, ends = selected.results, None, None
     if self.step_reward is not None:
-      rollout = selected.rollout
-      tokens, mask = jax.device_get((rollout.tokens, rollout.token_mask))
-      rewards, ends = step_rewards(
+      rewards, ends = rollout_step_rewards(
         self.step_reward,
         self.sampler.tokenizer,
         selected.prompts,
-        results.texts,
-        tokens,
-        mask,
+        selected.rollout,
+        owned_rows(batch_sharding(self.sampler.mesh), len(selected.prompts.examples)),
       )
     return Feedback(
       rewards=results.rewards,
@@ -199,9 +243,25 @@ class Actor:
     )
 
 
-def _fill(informative: np.ndarray, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-  """Selects the first informative groups; also returns which rows only fill the batch."""
-  rows = np.flatnonzero(informative)[:wanted]
-  empty = np.arange(wanted) >= len(rows)
-  others = np.flatnonzero(~informative)[: wanted - len(rows)]
-  return np.concatenate([rows, others]), empty
+class _Scored(NamedTuple):
+  """A chunk of completions, and the results of the rows that this process scored."""
+
+  rows: np.ndarray
+  rollout: Rollout
+  results: RewardResults
+  greedy: Rollout | None
+  greedy_results: RewardResults | None
+
+
+def _start(thread: ThreadPoolExecutor, sample: Callable, rows: np.ndarray) -> Future:
+  """Starts sampling a chunk.
+
+  In another thread, because on GPUs a loop of unknown length blocks its caller. Programs on
+  the devices of several processes have to start in the same order in all of them, so there
+  they start here.
+  """
+  if jax.process_count() == 1:
+    return thread.submit(sample, rows)
+  started: Future = Future()
+  started.set_result(sample(rows))
+  return started

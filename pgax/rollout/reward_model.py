@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from pgax.data.tokenizer import load_tokenizer
 from pgax.distributed.microbatches import join, split
 from pgax.distributed.partitioning import param_shardings, training_layout
+from pgax.distributed.rows import fetch_rows
 from pgax.errors import UserError
 from pgax.models import ScalarDecoder, hf, sequence_scores
 from pgax.rollout.config import RewardModelConfig
@@ -138,15 +139,21 @@ class RewardModel:
   def __call__(self, rollout: Rollout) -> Array:
     """Starts computing `model_rewards`."""
     truncation_reward = np.float32(self.config.truncation_reward)
-    return model_rewards(
+    scores = model_rewards(
       self.model, self.params, rollout, truncation_reward, microbatches=self.microbatches
+    )
+    # The compiler may choose another layout than that of the rows.
+    finished = rollout.finished
+    return jax.device_put(
+      scores, finished.sharding if isinstance(finished, jax.Array) else None
     )
 
   def combined(
-    self, results: RewardResults, model_scores: Array, rollout: Rollout
+    self, results: RewardResults, model_scores: Array, rollout: Rollout, rows: np.ndarray
   ) -> RewardResults:
-    """Adds the model's scores to a reward function's results; see `combined`."""
-    return combined(self.config, results, *jax.device_get((model_scores, rollout.finished)))
+    """Adds the model's scores of some rows to a reward function's; see `combined`."""
+    scores, finished = fetch_rows((model_scores, rollout.finished), rows)
+    return combined(self.config, results, scores, finished)
 
 
 def load_reward_model(

@@ -18,6 +18,7 @@ from pgax.distributed.partitioning import (
   decoding_layout,
   decoding_shardings,
 )
+from pgax.distributed.rows import put
 from pgax.errors import UserError
 from pgax.models.decoder import Decoder
 from pgax.models.parameters import cast_matrices
@@ -85,7 +86,7 @@ class Sampler:
       A `Rollout`, sharded over prompts.
     """
     sharding = batch_sharding(self.mesh)
-    tokens, mask = jax.device_put((prompts.tokens, prompts.mask), sharding)
+    tokens, mask = put((prompts.tokens, prompts.mask), sharding)
     fits = self.slots < len(prompts.tokens) * group
     rollout = sample(
       self.model,

@@ -2,13 +2,13 @@
 
 import dataclasses
 
-import jax
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import token_text, tokens_text
-from pgax.rollout.scoring import RewardResults
+from pgax.distributed.rows import fetch_first
+from pgax.rollout.scoring import RewardResults, completion_texts
 from pgax.types import Array, Rollout
 
 
@@ -67,12 +67,12 @@ def make_samples(
   """
   _, group, _ = rollout.tokens.shape
   rows = -(-max(limit, 0) // group)
-  tokens, mask, logp, finished, advantages = jax.device_get(
-    jax.tree.map(
-      lambda x: x[:rows],
-      (rollout.tokens, rollout.token_mask, rollout.logp, rollout.finished, advantages),
-    )
+  tokens, mask, logp, finished, advantages = fetch_first(
+    (rollout.tokens, rollout.token_mask, rollout.logp, rollout.finished, advantages),
+    min(rows, len(prompts.examples)),
   )
+  # The texts of the results are those of this process alone.
+  texts = completion_texts(tokenizer, tokens, mask)
   samples = []
   for n, k in np.ndindex(*finished.shape):
     real, example = mask[n, k], prompts.examples[n]
@@ -80,7 +80,7 @@ def make_samples(
     samples.append(
       Sample(
         prompt=example.prompt,
-        completion=results.texts[n][k],
+        completion=texts[n][k],
         ground_truth=example.ground_truth,
         reward=float(results.rewards[n, k]) if results.valid[n, k] else None,
         right=bool(results.right[n, k]),

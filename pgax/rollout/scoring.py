@@ -11,6 +11,8 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import decode
+from pgax.distributed.hosts import gather
+from pgax.distributed.rows import fetch_rows
 from pgax.errors import UserError
 from pgax.rewards.pool import REASONS, InProcess, Job, Outcome, Pool, RewardRunner
 from pgax.rollout.config import ScoringConfig
@@ -25,7 +27,8 @@ class RewardResults:
   """Results of a reward function for every completion of a rollout.
 
   Attributes:
-    texts: `N` lists of `G` completions.
+    texts: `N` lists of `G` completions; those of rows that another process scored are
+      empty.
     rewards: `[N, G]` float32, 0 where not valid.
     valid: `[N, G]` bool, false where the completion could not be scored.
     scores: `[N, G]` float32 of every other score, by name; nan where not valid, and where
@@ -61,7 +64,7 @@ class RewardResults:
   @staticmethod
   def concatenate(results: Sequence["RewardResults"]) -> "RewardResults":
     """Joins results of several batches; scores that a batch lacks are nan there."""
-    names = {name for x in results for name in x.scores}
+    names = sorted({name for x in results for name in x.scores})
 
     def scores_of(name: str) -> list[np.ndarray]:
       missing = [np.full(x.rewards.shape, np.nan, np.float32) for x in results]
@@ -126,24 +129,28 @@ def score_rollout(
   tokenizer: PreTrainedTokenizerFast,
   prompts: PromptBatch,
   rollout: Rollout,
+  rows: np.ndarray | None = None,
 ) -> RewardResults:
-  """Scores every completion of a rollout.
+  """Scores the completions of a rollout, or some rows of them.
 
   Args:
     runner: runs the reward function; see `open_reward_runner`.
     tokenizer: tokenizer of the model.
     prompts: prompts of the rollout.
     rollout: the completions.
+    rows: indices of the prompts whose completions this process scores, in increasing
+      order; None for all.
 
   Returns:
-    `RewardResults`.
+    `RewardResults` of these rows.
 
   Raises:
     UserError: if the reward function returns no `reward`, or a reserved name.
   """
-  tokens, mask = jax.device_get((rollout.tokens, rollout.token_mask))
+  rows = np.arange(len(prompts.examples)) if rows is None else rows
+  tokens, mask = fetch_rows((rollout.tokens, rollout.token_mask), rows)
   texts = completion_texts(tokenizer, tokens, mask)
-  groups = zip(prompts.examples, texts, strict=True)
+  groups = zip([prompts.examples[row] for row in rows], texts, strict=True)
   outcomes = runner(
     [Job(x.prompt, t, x.ground_truth, x.metadata) for x, group in groups for t in group]
   )
@@ -169,6 +176,28 @@ def score_rollout(
     reasons=np.where(valid, "", reasons),
     detail=next((f"{x.reason}: {x.detail}" for x in outcomes if x.reason), ""),
   )
+
+
+def gather_results(results: RewardResults, rows: np.ndarray, count: int) -> RewardResults:
+  """Joins the results of all processes, each of which scored some rows.
+
+  Args:
+    results: results of this process, from `score_rollout`.
+    rows: indices of its prompts.
+    count: number of all prompts, `N`.
+
+  Returns:
+    Results of all rows, the same in every process except for their texts.
+  """
+  if jax.process_count() == 1:
+    return results
+  texts: list[list[str]] = [[] for _ in range(count)]
+  for row, group in zip(rows, results.texts, strict=True):
+    texts[row] = group
+  sent = dataclasses.replace(results, texts=[[] for _ in rows])
+  indices, parts = zip(*gather((rows, sent)), strict=True)
+  joined = RewardResults.concatenate(parts).take(np.argsort(np.concatenate(indices)))
+  return dataclasses.replace(joined, texts=texts)
 
 
 def check_outcome(outcome: Outcome) -> None:

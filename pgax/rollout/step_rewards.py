@@ -7,8 +7,48 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import decode
+from pgax.distributed.hosts import gather, shared_errors
+from pgax.distributed.rows import fetch_rows
 from pgax.errors import UserError
-from pgax.types import StepRewardFn
+from pgax.rollout.experience import take_prompts
+from pgax.rollout.scoring import completion_texts
+from pgax.types import Rollout, StepRewardFn
+
+
+def rollout_step_rewards(
+  reward: StepRewardFn,
+  tokenizer: PreTrainedTokenizerFast,
+  prompts: PromptBatch,
+  rollout: Rollout,
+  rows: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Rewards the steps of all completions of a rollout; each process rewards its rows.
+
+  Args:
+    reward: step reward function.
+    tokenizer: tokenizer of the model.
+    prompts: prompts of the rollout.
+    rollout: the completions.
+    rows: indices of the prompts of this process; see `distributed.rows.owned_rows`.
+
+  Returns:
+    See `step_rewards`; the same in every process.
+
+  Raises:
+    UserError: see `step_rewards`.
+  """
+  with shared_errors():
+    tokens, mask = fetch_rows((rollout.tokens, rollout.token_mask), rows)
+    texts = completion_texts(tokenizer, tokens, mask)
+    own = take_prompts(prompts, rows)
+    values, ends = step_rewards(reward, tokenizer, own, texts, tokens, mask)
+    n, k, t = np.nonzero(ends)
+    found = rows[n], k, t, values[n, k, t]
+  rewards = np.zeros(rollout.tokens.shape, np.float32)
+  ends = np.zeros(rollout.tokens.shape, bool)
+  for *where, values in gather(found):
+    rewards[tuple(where)], ends[tuple(where)] = values, True
+  return rewards, ends
 
 
 def step_rewards(

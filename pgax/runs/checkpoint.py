@@ -2,13 +2,17 @@
 
 import contextlib
 import dataclasses
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
+from pgax.distributed.hosts import is_writer, on_writer, shared_errors, wait_for_all
 from pgax.errors import UserError, check_at_least
 from pgax.runs.frozen import frozen_shapes, restore_frozen, restore_part, save_frozen
 from pgax.runs.integrity import newest_good, set_aside_damaged, write_digests
@@ -37,6 +41,8 @@ class CheckpointConfig:
 class Checkpoints:
   """The checkpoints of a run, each of them complete or absent, and checked by its digests.
 
+  All processes of a run take part in each call; the writer checks files for all of them.
+
   Args:
     workdir: folder of the run; checkpoints are in its folder `checkpoints`.
     keep: number of checkpoints to keep, the latest ones.
@@ -52,13 +58,17 @@ class Checkpoints:
       max_to_keep=None if read_only else keep,
       read_only=read_only,
       create=not read_only,
-      # The next step donates the buffers being saved; nothing may read them then.
-      enable_async_checkpointing=False,
+      # Else a folder that can't be made is waited for, for twenty minutes.
+      async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
     )
+    self._thread = ThreadPoolExecutor(1)
+    self._saving = None  # number of the checkpoint that is being written, and its end
     self._workdir, self._folder = workdir, (workdir / _FOLDER).absolute()
     self._frozen = None  # the record of frozen fields, once this run's own are saved
-    self._latest = (
-      newest_good(self._folder) if read_only else set_aside_damaged(workdir, self._folder)
+    self._latest = on_writer(
+      lambda: (
+        newest_good(self._folder) if read_only else set_aside_damaged(workdir, self._folder)
+      )
     )
     handlers = {  # named, so that a new process can read shapes before it restores
       "state": ocp.StandardCheckpointHandler(),
@@ -69,7 +79,7 @@ class Checkpoints:
     )
 
   def latest(self) -> int | None:
-    """Returns the number of the latest good checkpoint, or None."""
+    """Returns the number of the latest checkpoint that is complete and good, or None."""
     return self._latest
 
   def save(
@@ -78,8 +88,11 @@ class Checkpoints:
     state: PyTree,
     data: Mapping[str, Any],
     frozen: Sequence[str] = (),
+    wait: bool = True,
   ) -> None:
     """Saves a checkpoint, unless the latest one has the same number.
+
+    A checkpoint is complete or absent, whenever the process ends.
 
     Args:
       number: number of the checkpoint, larger than those before.
@@ -87,27 +100,60 @@ class Checkpoints:
       data: JSON values to save with it.
       frozen: names of fields of the state that the run never changes. They are saved once,
         and not in every checkpoint.
+      wait: whether to return when it is written; otherwise it is written while the caller
+        goes on, which may donate the state, and `wait` or the next call reports errors.
 
     Raises:
-      UserError: if it can't be written, for instance on a full disk. Earlier checkpoints
-        are unchanged.
+      UserError: if it, or the one before it, can't be written, for instance on a full disk.
+        Earlier checkpoints are unchanged.
     """
-    latest = self.latest()
-    if number == latest:
+    self.wait()
+    if number == self.latest():
       return
-    try:
+    with self._errors(number):
       if frozen:
         state, data = self._without(frozen, state, data)
+      if not wait and jax.default_backend() == "cpu":
+        # There the file is written from the arrays themselves, elsewhere from copies.
+        state = jax.tree.map(jnp.copy, state)
       args = {"state": ocp.args.StandardSave(state), "data": ocp.args.JsonSave(data)}
       self._manager.save(number, args=ocp.args.Composite(**args))
+      self._saving = number, self._thread.submit(self._finish, number)
+    if wait:
+      self.wait()
+
+  def wait(self) -> None:
+    """Waits until the checkpoint that is being written is complete.
+
+    Raises:
+      UserError: if it can't be written.
+    """
+    if self._saving is None:
+      return
+    number, end = self._saving
+    with shared_errors(), self._errors(number):
+      end.result()
+    wait_for_all()
+    self._saving, self._latest = None, number
+
+  def _finish(self, number: int) -> None:
+    """Waits until a checkpoint is written, and writes its digests."""
+    self._manager.wait_until_finished()
+    if is_writer():
       write_digests(self._folder / str(number))
+
+  @contextlib.contextmanager
+  def _errors(self, number: int) -> Iterator[None]:
+    """Says of an error which checkpoint can't be written, and which is the last one."""
+    try:
+      yield
     except (OSError, ValueError) as error:  # tensorstore raises the latter on a full disk
+      self._saving, latest = None, self._latest
       last = "there is none yet" if latest is None else f"the last complete one is {latest}"
       raise UserError(
         f"checkpoint {number} can't be written to {self._folder} ({last}): "
         f"{str(error).splitlines()[0][:300]}"
       ) from error
-    self._latest = number
 
   def _without(
     self, frozen: Sequence[str], state: PyTree, data: Mapping[str, Any]
@@ -202,8 +248,13 @@ class Checkpoints:
     return fields | (restore_frozen(self._workdir, frozen) if frozen else {})
 
   def close(self) -> None:
-    """Releases the folder."""
-    self._manager.close()
+    """Releases the folder, after the checkpoint that is being written."""
+    self._thread.shutdown()
+    try:
+      self._manager.close()
+    except (OSError, ValueError) as error:
+      # An earlier call has raised it, or the run ends by another error.
+      warnings.warn(f"the last checkpoint was not written: {error}", stacklevel=2)
 
   def _number(self) -> int:
     number = self.latest()

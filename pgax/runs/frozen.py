@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
+from pgax.distributed.hosts import on_writer
 from pgax.errors import UserError
 from pgax.runs.integrity import DIGESTS, find_damage, write_sums
 from pgax.types import PyTree
@@ -30,12 +31,19 @@ def save_frozen(workdir: Path, fields: Mapping[str, PyTree]) -> dict[str, Any]:
     JSON values that identify what was saved, for the checkpoints that need it.
   """
   folder = _folder(workdir)
-  folder.mkdir(exist_ok=True)
-  (folder / DIGESTS).unlink(missing_ok=True)
+
+  def prepare() -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / DIGESTS).unlink(missing_ok=True)
+
+  def digest() -> str:
+    write_sums(folder)
+    return _digest(folder)
+
+  on_writer(prepare)
   with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
     writer.save(folder / _ITEM, args=ocp.args.StandardSave(dict(fields)), force=True)
-  write_sums(folder)
-  return {"fields": sorted(fields), "sha256": _digest(folder)}
+  return {"fields": sorted(fields), "sha256": on_writer(digest)}
 
 
 def frozen_shapes(workdir: Path, record: Mapping[str, Any]) -> dict[str, PyTree]:
@@ -51,6 +59,11 @@ def frozen_shapes(workdir: Path, record: Mapping[str, Any]) -> dict[str, PyTree]
   Raises:
     UserError: if the fields are missing or damaged, or are not those of the record.
   """
+  on_writer(lambda: _check(workdir, record))
+  return dict(ocp.PyTreeCheckpointHandler().metadata(_folder(workdir) / _ITEM).tree)
+
+
+def _check(workdir: Path, record: Mapping[str, Any]) -> None:
   folder, what = _folder(workdir), _describe(workdir, record)
   again = "Restore a copy of the folder, or start again in a new workdir"
   try:
@@ -66,7 +79,6 @@ def frozen_shapes(workdir: Path, record: Mapping[str, Any]) -> dict[str, PyTree]
     )
   if damage := find_damage(folder):
     raise UserError(f"{what} are damaged: {damage}. {again}")
-  return dict(ocp.PyTreeCheckpointHandler().metadata(folder / _ITEM).tree)
 
 
 def restore_frozen(workdir: Path, like: Mapping[str, PyTree]) -> dict[str, PyTree]:

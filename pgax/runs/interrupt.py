@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
+from pgax.distributed.hosts import any_of
+
 
 class StoppedError(Exception):
   """Work was stopped on request, and what it had done is discarded."""
@@ -28,7 +30,13 @@ class Interrupt:
 
   def __init__(self):
     self.requested = False
+    self._agreed = False
     self._previous = {}
+
+  def stop(self) -> bool:
+    """Returns whether a signal has arrived in any process; all of them call it together."""
+    self._agreed = self._agreed or any_of(self.requested)
+    return self._agreed
 
   def __enter__(self) -> "Interrupt":
     if threading.current_thread() is threading.main_thread():

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from pgax.distributed.hosts import is_writer, shared_errors, wait_for_all
 from pgax.errors import UserError
 from pgax.runs.lock import LOCK, FolderLock
 
@@ -21,8 +22,39 @@ def flatten(config: Mapping, prefix: str = "") -> dict[str, object]:
   return flat
 
 
-def open_workdir(workdir: Path, config: Mapping, free: Collection[str] = ()) -> FolderLock:
+class WorkdirLock:
+  """The lock of a run's folder, which the writer holds for all processes of the run.
+
+  Args:
+    lock: the lock; None in the other processes.
+  """
+
+  def __init__(self, lock: FolderLock | None):
+    self._lock = lock
+
+  def check(self) -> None:
+    """Checks that the lock is still held; see `FolderLock.check`."""
+    with shared_errors():
+      if self._lock is not None:
+        self._lock.check()
+    wait_for_all()
+
+  def release(self) -> None:
+    """Releases the lock."""
+    if self._lock is not None:
+      self._lock.release()
+
+  def __enter__(self) -> "WorkdirLock":
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self.release()
+
+
+def open_workdir(workdir: Path, config: Mapping, free: Collection[str] = ()) -> WorkdirLock:
   """Creates the folder of a run, or checks that it belongs to this run, and locks it.
+
+  With several processes the writer does it, and all of them raise its error.
 
   Args:
     workdir: the folder; new, empty, or of an earlier start of the same run.
@@ -37,6 +69,13 @@ def open_workdir(workdir: Path, config: Mapping, free: Collection[str] = ()) -> 
     UserError: if the folder can't be written, is in use by another process, holds other
       files, or holds a run with another configuration.
   """
+  with shared_errors():
+    lock = _open(workdir, config, free) if is_writer() else None
+  wait_for_all()
+  return WorkdirLock(lock)
+
+
+def _open(workdir: Path, config: Mapping, free: Collection[str]) -> FolderLock:
   try:
     workdir.mkdir(parents=True, exist_ok=True)
     probe = workdir / _PROBE

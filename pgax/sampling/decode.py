@@ -6,14 +6,14 @@ so slots and their order do not change the samples; see `loop`.
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
 
-from pgax.models.config import DecoderConfig
 from pgax.models.decoder import Decoder
+from pgax.models.layout import platform
 from pgax.models.parameters import cast_matrices, unroll
 from pgax.sampling.loop import (
   DecodeInputs,
@@ -147,6 +147,73 @@ def sample_counted(
   n = len(prompt_tokens)
   key = prompt_keys(key, n) if key.ndim == 0 else key
   chex.assert_shape(key, (n,))
+  settings = _static(
+    model, n, group, slots, lanes, record_experts=record_experts, fixed_steps=fixed_steps
+  )
+  return _decode(
+    model,
+    params,
+    prompt_tokens,
+    prompt_mask,
+    key,
+    canonical(options),
+    max_tokens=max_tokens,
+    **settings,
+  )
+
+
+def lower_sample(
+  model: Decoder,
+  params: PyTree,
+  prompt_tokens: jax.ShapeDtypeStruct,
+  prompt_mask: jax.ShapeDtypeStruct,
+  keys: jax.ShapeDtypeStruct,
+  options: Options,
+  *,
+  group: int,
+  max_tokens: int,
+  slots: int = 0,
+  lanes: int = 1,
+) -> jax.stages.Lowered:
+  """Lowers the program of `sample`, for devices that may not be there.
+
+  Args:
+    model: decoder of the policy; see `sample` for this and all other arguments.
+    params: shapes of its parameters, with shardings.
+    prompt_tokens: shape `[N, P]`.
+    prompt_mask: shape `[N, P]`.
+    keys: shape `[N]` of random keys.
+    options: sampling options.
+    group: number of completions per prompt.
+    max_tokens: maximum number of tokens in a completion.
+    slots: number of completions decoded at a time; 0 for all.
+    lanes: number of queues.
+
+  Returns:
+    The lowered program.
+  """
+  return _decode.lower(
+    model,
+    params,
+    prompt_tokens,
+    prompt_mask,
+    keys,
+    canonical(options),
+    max_tokens=max_tokens,
+    **_static(model, prompt_tokens.shape[0], group, slots, lanes),
+  )
+
+
+def _static(
+  model: Decoder,
+  n: int,
+  group: int,
+  slots: int,
+  lanes: int,
+  record_experts: bool = False,
+  fixed_steps: bool = False,
+) -> dict[str, Any]:
+  """Checks what is compiled into `_decode`, besides lengths, and returns it."""
   if not 0 <= slots <= n * group:
     raise ValueError(
       f"slots is {slots}; it must be from 0 to the number of completions, {n * group}"
@@ -163,23 +230,16 @@ def sample_counted(
     )
   if slots == n * group:
     lanes = n  # one slot per completion, one prompt per lane
-  return _decode(
-    model,
-    params,
-    prompt_tokens,
-    prompt_mask,
-    key,
-    canonical(options),
-    shape=(lanes, slots // lanes),
-    tail_lanes=tail_lanes,
-    group=group,
-    max_tokens=max_tokens,
-    record_experts=record_experts and model.config.num_experts > 0,
-    fixed_steps=fixed_steps,
-  )
+  return {
+    "shape": (lanes, slots // lanes),
+    "tail_lanes": tail_lanes,
+    "group": group,
+    "record_experts": record_experts and model.config.num_experts > 0,
+    "fixed_steps": fixed_steps,
+  }
 
 
-def decodes_unrolled(config: DecoderConfig) -> bool:
+def decodes_unrolled(model: Decoder) -> bool:
   """Returns whether layers are decoded one by one, with arrays of their own.
 
   On CPUs a scan over layers copies the cache and the parameters of every layer for every
@@ -188,13 +248,14 @@ def decodes_unrolled(config: DecoderConfig) -> bool:
   parameters, so large models are scanned: with SmolLM2-135M, 32 completions of 24 tokens
   take 1.1 of the time and 0.62 of the memory. Elsewhere it has not been measured.
   """
+  config = model.config
   per_layer = config.embed_dim * (
     2 * config.head_dim * (config.num_heads + config.num_kv_heads)
     + 3 * config.mlp_dim * max(config.num_experts, 1)
   )
   copied = config.num_layers * per_layer * jnp.dtype(config.compute_dtype).itemsize
   few = config.num_layers <= _MOST_LAYERS and copied <= _MOST_COPIED
-  return few and jax.default_backend() == "cpu"
+  return few and platform(model.layout) == "cpu"
 
 
 @functools.partial(
@@ -227,7 +288,7 @@ def _decode(
   prompt_lengths = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)
   number = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
   keys = jax.vmap(number, in_axes=(0, None))(prompt_keys, jnp.arange(group))
-  unrolled = decodes_unrolled(model.config)
+  unrolled = decodes_unrolled(model)
   step_model = Decoder(model.config, unrolled, model.layout)
   inputs = DecodeInputs(
     params=unroll(params) if unrolled else params,

@@ -1,10 +1,12 @@
 """The problems of a run as batches that its model can take."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grain
+import jax
+import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.chat import Chat
@@ -15,6 +17,7 @@ from pgax.data.pipeline import batches
 from pgax.data.prompts import CollatePrompts
 from pgax.errors import UserError
 from pgax.training.config import RunConfig
+from pgax.types import Example, PyTree
 
 
 def prompt_collator(
@@ -43,26 +46,57 @@ def prompt_collator(
 
 
 def batch_iterators(
-  config: RunConfig, prompts: CollatePrompts
+  config: RunConfig,
+  prompts: CollatePrompts,
+  held: Callable[[int], np.ndarray] | None = None,
 ) -> dict[str, grain.DatasetIterator]:
   """Builds the data iterators of a run, one for each stage and each with its own shuffle.
 
   Args:
     config: configuration of the run.
     prompts: collator of prompts.
+    held: returns which rows of a batch of a size this process needs; None for all.
 
   Returns:
     `supervised`, which yields `DemonstrationRows`, and `reinforcement`, which yields
-    `PromptBatch`es.
+    `PromptBatch`es. Prompts and packed rows are always collated as a whole: every process
+    needs the problems of all prompts, and rows can only be packed in order.
   """
   train, stage, seed = config.task.train, config.supervised, 2 * config.seed
   collate = CollateDemonstrations(prompts, config.sampling.max_completion_tokens)
   if stage.row_tokens:
     supervised = packed_batches(train, collate, stage.batch_size, stage.row_tokens, seed)
   else:
-    supervised = batches(train, collate, stage.batch_size, seed)
+    rows = held(stage.batch_size) if held else ()
+    some = 0 < len(rows) < stage.batch_size
+    rows_of = CollateHeld(collate, rows) if some else collate
+    supervised = batches(train, rows_of, stage.batch_size, seed)
   reinforcement = batches(train, prompts, config.sampling.prompts_per_step, seed + 1)
   return {"supervised": supervised, "reinforcement": reinforcement}
+
+
+@dataclasses.dataclass(frozen=True)
+class CollateHeld:
+  """Collates the rows of a batch that a process holds, and leaves the others zero.
+
+  Attributes:
+    collate: collates a list of examples into a pytree of arrays.
+    rows: indices of the rows.
+  """
+
+  collate: Callable[[Sequence[Example]], PyTree]
+  rows: np.ndarray
+
+  def __call__(self, examples: Sequence[Example]) -> PyTree:
+    """Collates a batch; arrays are `[len(examples), ...]`."""
+    part = self.collate([examples[row] for row in self.rows])
+
+    def spread(x: np.ndarray) -> np.ndarray:
+      whole = np.zeros((len(examples), *x.shape[1:]), x.dtype)
+      whole[self.rows] = x
+      return whole
+
+    return jax.tree.map(spread, part)
 
 
 def next_of(iterator: grain.DatasetIterator) -> Callable[[], Any]:

@@ -10,6 +10,8 @@ import jax
 import numpy as np
 
 from pgax.algorithms import Algorithm
+from pgax.distributed.hosts import on_writer
+from pgax.distributed.rows import fetch
 from pgax.errors import UserError
 from pgax.types import PyTree
 
@@ -75,7 +77,8 @@ class SkippedUpdates:
     bad = [f"{x} is {value}" for x, value in values.items() if not math.isfinite(value)]
     what = " and ".join(bad) or "a parameter would not be finite"
     path = self._folder / f"{name}-{step:06}.npz"
-    kept = self._keep(path, batch)
+    arrays = fetch(batch)
+    kept = on_writer(lambda: self._keep(path, arrays))
     warnings.warn(
       f"{what} at step {step}: the update was skipped. Its batch is {kept}",
       SkippedUpdateWarning,
@@ -93,7 +96,7 @@ class SkippedUpdates:
   def _keep(self, path: Path, batch: PyTree) -> str:
     """Writes a batch; returns where it is, or why it is not."""
     arrays = {
-      jax.tree_util.keystr(key, simple=True, separator="."): np.asarray(x)
+      jax.tree_util.keystr(key, simple=True, separator="."): x
       for key, x in jax.tree_util.tree_leaves_with_path(batch)
     }
     try:

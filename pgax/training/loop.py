@@ -6,9 +6,11 @@ from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
+from pgax.distributed.hosts import shared_errors, wait_for_all
 from pgax.runs.interrupt import Interrupt, StoppedError
 from pgax.runs.loggers import Logger
 from pgax.training.health import SkippedUpdates
+from pgax.training.profile import Profiler, StepTimes
 from pgax.types import PyTree
 
 Metrics = Mapping[str, float]
@@ -136,6 +138,7 @@ def run_stage(
   save: Callable[[PyTree], None],
   interrupt: Interrupt,
   skipped: SkippedUpdates,
+  profiler: Profiler | None = None,
   progress: bool = True,
 ) -> StageResult:
   """Runs a stage to its end, or until an interrupt.
@@ -144,9 +147,10 @@ def run_stage(
     stage: the stage.
     state: its state; `state.step` is the number of steps done.
     logger: receives metrics and completions.
-    save: saves a checkpoint of a state.
+    save: saves a checkpoint of a state; begins with a call of `distributed.hosts`.
     interrupt: requests to stop.
     skipped: watches over updates that are not finite.
+    profiler: writes a trace of some steps; None for none.
     progress: whether to show a progress bar.
 
   Returns:
@@ -158,9 +162,7 @@ def run_stage(
   schedule, step = stage.schedule, int(state.step)
   evaluation: Metrics = {}
 
-  def stop() -> bool:
-    return interrupt.requested
-
+  stop = interrupt.stop
   with tqdm(
     total=schedule.steps, initial=step, disable=not progress, desc=stage.name
   ) as bar:
@@ -171,31 +173,42 @@ def run_stage(
         evaluation, rows = stage.evaluate(state, stop)
       except StoppedError:  # the run that continues does it again
         return StageResult(state, False, {})
-      display.log(0, evaluation)
-      logger.samples(0, "held_out", rows)
+      display.log(0, evaluation, held_out=rows)
     display.announce("compiling the first step")
-    while step < schedule.steps and not interrupt.requested:
+    times = StepTimes()
+    while step < schedule.steps and not _waits(times, stop):
+      if profiler:
+        profiler.before(step + 1)
       try:
         result = stage.step(state, schedule.samples(step + 1), stop)
       except StoppedError:
         break
-      step, (state, metrics, rows, batch) = step + 1, result
-      logger.samples(step, "train", rows)
+      step, (state, metrics, rows, batch), evaluated = step + 1, result, ()
+      if profiler:
+        profiler.after(step)
       if schedule.evaluates(step):
         display.announce(f"evaluating step {step}")
-        evaluation, rows = stage.evaluate(state)
+        with times.part("evaluation"):
+          evaluation, evaluated = stage.evaluate(state)
         metrics = {**metrics, **evaluation}
-        if step == schedule.steps:
-          logger.samples(step, "held_out", rows)
-      display.log(step, metrics)
+      last = evaluated if step == schedule.steps else ()
+      display.log(step, {**metrics, **times.lap()}, train=rows, held_out=last)
       skipped.check(stage.prefix.rstrip("/") or "step", step, metrics, batch)
       if step == schedule.steps:
         state = stage.finish(state)
       if schedule.checkpoints(step):
-        logger.flush()  # rows before a checkpoint are never written again
-        save(state)
+        with times.part("checkpoint"):
+          with shared_errors():
+            logger.flush()  # rows before a checkpoint are never written again
+          save(state)
       display.advance()
   return StageResult(state, step >= schedule.steps, evaluation)
+
+
+def _waits(times: StepTimes, stop: Callable[[], bool]) -> bool:
+  """Asks whether to stop, which all processes have to answer."""
+  with times.part("waiting"):
+    return stop()
 
 
 class _Display(NamedTuple):
@@ -206,10 +219,14 @@ class _Display(NamedTuple):
   bar: tqdm
   shown: dict[str, str]
 
-  def log(self, step: int, metrics: Metrics) -> None:
-    """Logs metrics, and keeps those that the bar shows."""
+  def log(self, step: int, metrics: Metrics, **samples: Rows) -> None:
+    """Logs metrics, keeps those that the bar shows, and logs completions by split."""
     prefix = self.stage.prefix
-    self.logger.scalars(step, {f"{prefix}{name}": x for name, x in metrics.items()})
+    with shared_errors():  # such as a full disk, which the writer alone finds
+      self.logger.scalars(step, {f"{prefix}{name}": x for name, x in metrics.items()})
+      for split, rows in samples.items():
+        self.logger.samples(step, split, rows)
+    wait_for_all()
     for label, name, form in self.stage.shown:
       if name in metrics:
         self.shown[label] = format(metrics[name], form)

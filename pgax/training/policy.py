@@ -8,6 +8,7 @@ from jax.sharding import Mesh
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.tokenizer import load_tokenizer
+from pgax.distributed.hosts import on_writer
 from pgax.distributed.mesh import make_mesh
 from pgax.distributed.partitioning import param_shardings
 from pgax.errors import UserError
@@ -108,7 +109,7 @@ def export_policy(
     source: directory that the model was loaded from.
     folder: directory to write; an earlier export in it is replaced.
   """
-  shutil.rmtree(folder, ignore_errors=True)
+  on_writer(lambda: shutil.rmtree(folder, ignore_errors=True))
   hf.save(folder, config, params, tokenizer, source, export_dtype(source))
 
 

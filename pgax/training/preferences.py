@@ -12,6 +12,7 @@ from pgax.data.demonstrations import CollateDemonstrations
 from pgax.data.pipeline import batches
 from pgax.data.preferences import CollatePreferences
 from pgax.data.prompts import CollatePrompts
+from pgax.distributed.hosts import is_writer, on_writer, shared_errors, wait_for_all
 from pgax.distributed.mesh import make_mesh
 from pgax.distributed.partitioning import (
   batch_sharding,
@@ -32,14 +33,15 @@ from pgax.models import Decoder, ScalarDecoder, hf
 from pgax.models.heads import headless, with_decoder
 from pgax.runs.checkpoint import Checkpoints
 from pgax.runs.interrupt import Interrupt
-from pgax.runs.lock import FolderLock, check_unlocked
+from pgax.runs.lock import check_unlocked
 from pgax.runs.loggers import Logger, check_loggers, open_loggers
-from pgax.runs.workdir import open_workdir
+from pgax.runs.workdir import WorkdirLock, open_workdir
 from pgax.training.batches import next_of
 from pgax.training.config import PreferenceConfig
 from pgax.training.health import SkippedUpdates
 from pgax.training.loop import Schedule, StageResult, run_stage
 from pgax.training.policy import export_dtype
+from pgax.training.processes import check_processes
 from pgax.training.renamed import RENAMED_PREFERENCES, check_saved
 from pgax.training.stages import PreferenceLearning
 from pgax.training.train import DEFAULT_LOGGERS
@@ -178,14 +180,16 @@ def train_on_preferences(
     UserError: if the configuration can't be run or the folder can't be used.
     DivergedError: if several updates in a row are not finite (`max_skipped`).
   """
-  check_loggers(loggers)
-  check_unlocked(workdir)
-  try:
-    run = PreferenceRun(config, tokenizer)
-    run.check()
-  except ValueError as error:
-    raise UserError(str(error)) from error
-  check_saved(workdir, RENAMED_PREFERENCES)
+  check_processes(workdir, record or {})
+  with shared_errors():
+    check_loggers(loggers)
+    check_unlocked(workdir)
+    try:
+      run = PreferenceRun(config, tokenizer)
+      run.check()
+    except ValueError as error:
+      raise UserError(str(error)) from error
+    check_saved(workdir, RENAMED_PREFERENCES)
   with open_workdir(workdir, record or {}, _FREE) as lock:
     result = _train(run, workdir, lock, record or {}, progress, loggers)
     if not result.finished:
@@ -199,7 +203,7 @@ def train_on_preferences(
 def _train(
   run: PreferenceRun,
   workdir: Path,
-  lock: FolderLock,
+  lock: WorkdirLock,
   record: Mapping,
   progress: bool,
   loggers: Sequence[str | Logger],
@@ -217,11 +221,14 @@ def _train(
     def save(state: RewardModelState) -> None:
       lock.check()
       data = {_DATA: run.iterator.get_state()}
-      checkpoints.save(int(state.step), state, data)
+      checkpoints.save(int(state.step), state, data, wait=False)
 
-    logger = open_loggers(loggers, workdir, {"": done})
+    with shared_errors():
+      logger = open_loggers(loggers, workdir, {"": done})
     with contextlib.closing(logger), Interrupt() as interrupt:
-      logger.start(record)
+      with shared_errors():
+        logger.start(record)
+      wait_for_all()
       result = run_stage(
         run.stage(),
         state,
@@ -229,10 +236,12 @@ def _train(
         save=save,
         interrupt=interrupt,
         skipped=SkippedUpdates(workdir, run.config.max_skipped, checkpoints.latest),
-        progress=progress,
+        progress=progress and is_writer(),
       )
-      logger.flush()
+      with shared_errors():
+        logger.flush()
       save(result.state)
+      checkpoints.wait()
   return result
 
 
@@ -242,7 +251,7 @@ def _export(
   tokenizer: PreTrainedTokenizerFast,
   folder: Path,
 ) -> None:
-  shutil.rmtree(folder, ignore_errors=True)
+  on_writer(lambda: shutil.rmtree(folder, ignore_errors=True))
   source = Path(run.config.model_path) if run.config.model_path else None
   hf.save_reward_model(
     folder, run.config.model, state.params, tokenizer, source, export_dtype(source)

@@ -1,5 +1,6 @@
 """A run: its configuration taken apart, and its stages put together."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +10,8 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.task import fingerprint
 from pgax.distributed.mesh import make_mesh
-from pgax.distributed.partitioning import param_shardings, shardings_of
+from pgax.distributed.partitioning import batch_sharding, param_shardings, shardings_of
+from pgax.distributed.rows import held_rows
 from pgax.errors import UserError
 from pgax.evaluation import Evaluation, evaluate, evaluation_key
 from pgax.learner.compiled import compiled_steps
@@ -67,7 +69,8 @@ class Run:
     self.collate = prompt_collator(
       config.data, tokenizer, config.sampling.max_prompt_tokens
     )
-    self.iterators = batch_iterators(config, self.collate)
+    held = functools.partial(held_rows, batch_sharding(self.mesh))
+    self.iterators = batch_iterators(config, self.collate, held)
     self.problems = fingerprint(config.task.train)
     ids = eos_ids(config.model_path, tokenizer)
     self.sampler = make_sampler(
@@ -140,7 +143,7 @@ class Run:
       )
 
   def save(self, state: TrainState) -> None:
-    """Saves a checkpoint."""
+    """Saves a checkpoint, which is written while the run goes on."""
     data = {name: iterator.get_state() for name, iterator in self.iterators.items()}
     if self.ahead and not Progress.of(state).is_supervised:
       behind, data["reinforcement"] = self.ahead.in_flight(state)
@@ -149,7 +152,7 @@ class Run:
     data |= Progress.of(state).to_json()
     # Adapters are small; what they change is not, and it never changes.
     frozen = ("base",) if self.config.lora.rank else ()
-    self.checkpoints.save(int(state.total_steps), state, data, frozen)
+    self.checkpoints.save(int(state.total_steps), state, data, frozen, wait=False)
 
   def policy(self, state: TrainState) -> PyTree:
     """Returns the policy's parameters, adapters merged."""

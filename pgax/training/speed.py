@@ -5,9 +5,11 @@ import time
 from collections.abc import Mapping
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pgax.distributed.peak import peak_flops
+from pgax.distributed.rows import fetch
 from pgax.models.config import DecoderConfig
 from pgax.models.flops import token_flops
 from pgax.training.config import RunConfig
@@ -60,9 +62,10 @@ class Speed:
     speed = {"time/tokens_per_second": metrics["tokens/generated"] / seconds}
     if self.peak is None:
       return speed
-    prompts, completions = jax.device_get((rollout.prompt_mask, rollout.token_mask))
-    counts = np.sum(prompts, -1, dtype=np.float64)
-    lengths = np.sum(completions, -1, dtype=np.float64)
+    masks = rollout.prompt_mask, rollout.token_mask
+    counts, lengths = (
+      x.astype(np.float64) for x in fetch([jnp.sum(mask, -1) for mask in masks])
+    )
     # A prompt is read once for its group; a completion attends to it, and to itself.
     reading = sum(n * token_flops(self.model, n / 2) for n in counts)
     writing = sum(

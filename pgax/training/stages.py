@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.preferences import CollatePreferences, Preference, PreferenceBatch
 from pgax.distributed.partitioning import batch_sharding
+from pgax.distributed.rows import fetch, put
 from pgax.evaluation import Evaluation, evaluation_metrics
 from pgax.learner.preference_step import RewardModelState, margins
 from pgax.learner.state import TrainState, step_keys
@@ -216,7 +217,7 @@ class PreferenceLearning:
       # The last batch is filled up with copies, so that there is one shape.
       batch = [self.held_out[min(i, count - 1)] for i in range(start, start + size)]
       arrays = self._arrays(self.collate(batch))
-      margin = np.asarray(margins(self.model, state.params, *arrays))
+      margin = fetch(margins(self.model, state.params, *arrays))
       correct.append(margin[: count - start] > 0)
     return {"eval/accuracy": float(np.mean(np.concatenate(correct)))}, ()
 
@@ -226,7 +227,7 @@ class PreferenceLearning:
 
   def _arrays(self, batch: PreferenceBatch) -> tuple[Array, ...]:
     arrays = (batch.prompts.tokens, batch.prompts.mask, batch.tokens, batch.mask)
-    return jax.device_put(arrays, self.sharding)
+    return put(arrays, self.sharding)
 
 
 def on_devices(next_batch: Callable[[], PyTree], mesh: jax.sharding.Mesh) -> Callable:
@@ -240,4 +241,4 @@ def on_devices(next_batch: Callable[[], PyTree], mesh: jax.sharding.Mesh) -> Cal
     A function that returns the next batch on the devices.
   """
   sharding = batch_sharding(mesh)
-  return lambda: jax.device_put(next_batch(), sharding)
+  return lambda: put(next_batch(), sharding)

@@ -1,23 +1,27 @@
 """Training a policy: supervised steps, then reinforcement learning."""
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
 
+from pgax.distributed.hosts import is_writer, on_writer, shared_errors, wait_for_all
 from pgax.errors import UserError
 from pgax.learner.state import TrainState
 from pgax.rollout.scoring import open_reward_runner
 from pgax.runs.interrupt import Interrupt
-from pgax.runs.lock import FolderLock, check_unlocked
+from pgax.runs.lock import check_unlocked
 from pgax.runs.loggers import Logger, check_loggers, open_loggers
-from pgax.runs.workdir import open_workdir
+from pgax.runs.workdir import WorkdirLock, open_workdir
 from pgax.training.batches import fit_task
 from pgax.training.config import FREE_SETTINGS, RunConfig
 from pgax.training.health import SkippedUpdates
 from pgax.training.loop import run_stage
 from pgax.training.preflight import check_run
+from pgax.training.processes import check_processes
+from pgax.training.profile import Profiler
 from pgax.training.progress import Progress, saved_progress
 from pgax.training.renamed import RENAMED_RUN, check_saved
 from pgax.training.run import Run
@@ -47,6 +51,7 @@ def train(
   record: Mapping | None = None,
   progress: bool = True,
   loggers: Sequence[str | Logger] = DEFAULT_LOGGERS,
+  profile_steps: tuple[int, int] | None = None,
 ) -> Result:
   """Trains a policy, or continues to if the workdir holds an unfinished run.
 
@@ -56,9 +61,11 @@ def train(
     workdir: folder of the run; new, empty, or of an earlier call for the same run.
     record: the configuration as JSON values, saved as `config.json`; a folder with another
       record is rejected. Without a record, only shapes are compared.
-    progress: whether to show progress bars.
+    progress: whether to show progress bars; the writer does.
     loggers: names of built-in loggers (see `runs.loggers.BUILT_IN`), or loggers. JSON Lines
       are always written.
+    profile_steps: first and last step of the reinforcement stage to write a trace of, to
+      the folder `profile` of the run; None for no trace.
 
   Returns:
     A `Result`. The state is the same, bit for bit, however often the run was interrupted.
@@ -68,27 +75,32 @@ def train(
       anything is compiled.
     DivergedError: if several updates in a row are not finite (`max_skipped`).
   """
-  check_loggers(loggers)
-  check_unlocked(workdir)  # again below, when the folder is there for sure
-  with open_reward_runner(config.reward, config.scoring) as runner:
-    config, counts = fit_task(config, tokenizer)
-    check_saved(workdir, RENAMED_RUN)
-    done = saved_progress(workdir)
-    check_run(config, tokenizer, done, runner)
-    _check_steps(config, workdir, done)
-    with open_workdir(workdir, record or {}, FREE_SETTINGS) as lock:
-      run = Run(config, tokenizer, workdir, runner)
-      tokenizer.save_pretrained(workdir / "tokenizer")
-      return _train(run, workdir, lock, record or {}, counts, loggers, progress)
+  check_processes(workdir, record or {}, config.task.train)
+  with contextlib.ExitStack() as stack:
+    with shared_errors():
+      check_loggers(loggers)
+      check_unlocked(workdir)  # again below, when the folder is there for sure
+      runner = stack.enter_context(open_reward_runner(config.reward, config.scoring))
+      config, counts = fit_task(config, tokenizer)
+      check_saved(workdir, RENAMED_RUN)
+      done = saved_progress(workdir)
+      check_run(config, tokenizer, done, runner)
+      _check_steps(config, workdir, done)
+    lock = stack.enter_context(open_workdir(workdir, record or {}, FREE_SETTINGS))
+    run = Run(config, tokenizer, workdir, runner)
+    on_writer(lambda: tokenizer.save_pretrained(workdir / "tokenizer"))
+    profiler = Profiler(profile_steps, workdir)
+    return _train(run, workdir, lock, record or {}, counts, loggers, profiler, progress)
 
 
 def _train(
   run: Run,
   workdir: Path,
-  lock: FolderLock,
+  lock: WorkdirLock,
   record: Mapping,
   counts: Mapping[str, int],
   loggers: Sequence[str | Logger],
+  profiler: Profiler,
   progress: bool,
 ) -> Result:
   state, finished = run.start(), False
@@ -98,24 +110,31 @@ def _train(
     run.save(state)
 
   skipped = SkippedUpdates(workdir, run.config.max_skipped, run.checkpoints.latest)
-  logger = open_loggers(loggers, workdir, Progress.of(state).last_steps)
+  with shared_errors():
+    logger = open_loggers(loggers, workdir, Progress.of(state).last_steps)
   try:
-    logger.start(record)
+    with shared_errors():
+      logger.start(record)
+    wait_for_all()
     with Interrupt() as interrupt:
       common = {
         "logger": logger,
         "save": save,
         "interrupt": interrupt,
         "skipped": skipped,
-        "progress": progress,
+        "progress": progress and is_writer(),
       }
       if Progress.of(state).is_supervised:
         state = run_stage(run.supervised(), state, **common).state
-      if not Progress.of(state).is_supervised and not interrupt.requested:
-        state, finished, _ = run_stage(run.reinforcement(counts), state, **common)
-      logger.flush()
+      if not Progress.of(state).is_supervised and not interrupt.stop():
+        stage = run.reinforcement(counts)
+        state, finished, _ = run_stage(stage, state, profiler=profiler, **common)
+      with shared_errors():
+        logger.flush()
       save(state)
+      run.checkpoints.wait()
   finally:
+    profiler.close()
     run.close()
     logger.close()
   return Result(state, Progress.of(state), finished)

@@ -172,3 +172,12 @@ def test_supervised_fine_tuning_alone_tells_where_it_arrived(call, tmp_path):
   assert [row["step"] for row in rows if "eval/accuracy" in row] == [0, 2, 4]
   assert min(row["demonstrations"] for row in rows[1:]) > 16  # more than one in a row
   assert (tmp_path / "run" / "report" / "supervised.png").exists()
+
+
+@pytest.mark.parametrize("program", ["train", "train_reward", "evaluate", "solve_rates"])
+def test_processes_are_named_by_three_flags(call, tmp_path, program):
+  output = f"--output={tmp_path}/rates" if program == "solve_rates" else "--logtostderr"
+  flags = f"--workdir={tmp_path}/run", output, "--num_processes=2"
+  done = call(program, *flags)
+  assert done.returncode == 2 and "Traceback" not in done.stderr
+  assert "--coordinator is None, --num_processes is 2 and --process_id" in done.stderr

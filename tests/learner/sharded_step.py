@@ -3,6 +3,7 @@
 Prints, as JSON, the metrics of the step and a fingerprint of the parameters after it.
 """
 
+import dataclasses
 import json
 import sys
 
@@ -32,14 +33,15 @@ from pgax.types import DemonstrationRows, Example
 from tests import tiny
 
 
-def main(fsdp: int, model: int, rank: int) -> None:
+def main(fsdp: int, model: int, rank: int, vocab_size: int) -> None:
   enable_compilation_cache()
   mesh = make_mesh(MeshConfig(fsdp, model))
+  config = dataclasses.replace(tiny.CONFIG, vocab_size=vocab_size)
   # Plain gradient descent, so that the parameters tell of the gradient itself; at a rate at
   # which their own rounding does not show.
   algorithm, adapters = algorithms.ppo(kl_coef=0.1, epochs=1), lora.LoraConfig(rank=rank)
   learner = Learner(
-    Decoder(tiny.CONFIG, layout=training_layout(mesh)),
+    Decoder(config, layout=training_layout(mesh)),
     algorithm,
     optax.sgd(30.0),
     lora=adapters,
@@ -55,10 +57,10 @@ def main(fsdp: int, model: int, rank: int) -> None:
   tokens, mask = tiny.prompts(lengths=[2 + i % 4 for i in range(16)])
   prompts = PromptBatch((), tokens, mask)
   policy = lora.merged(adapters, state.base, state.params)
-  sampler = tiny.sampler(mesh, max_completion_tokens=6)
+  sampler = tiny.sampler(mesh, config, max_completion_tokens=6)
   drawn = sampler(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
   # One slot for each part of the batch: no multiple of all devices where the model is cut.
-  queued = tiny.sampler(mesh, max_completion_tokens=6, slots=mesh.size // model)
+  queued = tiny.sampler(mesh, config, max_completion_tokens=6, slots=mesh.size // model)
   queued = queued(policy, prompts, jax.random.key(0), temperature=1.0, group=2)
   problems = [Example(f"{i}+1=", str(i + 1)) for i in range(5)]  # no multiple of devices
   collate = CollatePrompts(sampler.tokenizer, max_prompt_tokens=5)

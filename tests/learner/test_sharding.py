@@ -9,9 +9,12 @@ from pgax.distributed import MeshConfig, make_mesh
 from tests.devices import run_on_devices
 
 
-def _step(devices: int, fsdp: int = 1, model: int = 1, rank: int = 0) -> dict:
+def _step(
+  devices: int, fsdp: int = 1, model: int = 1, rank: int = 0, vocab_size: int = 260
+) -> dict:
   """What `sharded_step.py` prints on that many host devices."""
-  printed = run_on_devices(devices, "tests.learner.sharded_step", fsdp, model, rank)
+  settings = fsdp, model, rank, vocab_size
+  printed = run_on_devices(devices, "tests.learner.sharded_step", *settings)
   return json.loads(printed.splitlines()[-1])
 
 
@@ -31,6 +34,13 @@ def test_eight_devices_compute_the_same(one, fsdp, model, shards):
 @pytest.mark.slow
 def test_adapters_on_eight_devices():
   assert_same(_step(1, rank=2), _step(8, 2, 2, rank=2), shards=4, model=2)
+
+
+@pytest.mark.slow
+def test_what_the_mesh_does_not_divide():
+  """261 tokens and two key heads, over four devices."""
+  eight = _step(8, 2, 4, vocab_size=261)
+  assert_same(_step(1, vocab_size=261), eight, shards=2, model=4)
 
 
 def assert_same(one, eight, shards, model):

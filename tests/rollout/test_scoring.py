@@ -9,7 +9,7 @@ from pgax.data import CollatePrompts, byte_tokenizer
 from pgax.data.chat import Chat
 from pgax.rewards import final_answer
 from pgax.rewards.pool import InProcess
-from pgax.rollout.metrics import rollout_metrics
+from pgax.rollout.metrics import Completions, rollout_metrics
 from pgax.rollout.samples import make_samples
 from pgax.rollout.scoring import score_rollout
 from pgax.runs.json_lines import write_lines
@@ -34,7 +34,7 @@ def test_reward_function_gets_each_completion_with_its_problem():
   np.testing.assert_array_equal(results.rewards, np.arange(1, 17).reshape(4, 4))
   assert results.rewards.dtype == np.float32
   np.testing.assert_array_equal(results.scores["half"], results.rewards / 2)
-  assert rollout_metrics(ROLLOUT, results)["reward/half"] == 4.25
+  assert rollout_metrics(Completions.of(ROLLOUT), results)["reward/half"] == 4.25
   assert [p for p, _, _ in seen] == [e.prompt for e in EXAMPLES for _ in range(4)]
   assert [m["i"] for _, _, m in seen] == [i for i in range(4) for _ in range(4)]
   assert [t for _, t, _ in seen] == [text for group in results.texts for text in group]
@@ -51,7 +51,7 @@ def test_what_is_not_finite_is_unscorable_and_not_zero():
     InProcess(lambda *_: {"reward": next(values)}), TOKENIZER, PROMPTS, ROLLOUT
   )
   assert results.valid.sum() == 10 and np.all(np.isfinite(results.rewards))
-  metrics = rollout_metrics(ROLLOUT, results)
+  metrics = rollout_metrics(Completions.of(ROLLOUT), results)
   assert metrics["reward/mean"] == pytest.approx(4 / 10)
   assert metrics["reward/unscorable"] == pytest.approx(6 / 16)
   assert metrics["groups/zero_variance"] == pytest.approx(
@@ -86,7 +86,7 @@ def test_nothing_scorable_has_no_mean():
   results = score_rollout(
     InProcess(lambda *_: {"reward": np.nan}), TOKENIZER, PROMPTS, ROLLOUT
   )
-  metrics = rollout_metrics(ROLLOUT, results)
+  metrics = rollout_metrics(Completions.of(ROLLOUT), results)
   assert np.isnan(metrics["reward/mean"]) and metrics["reward/unscorable"] == 1
 
 

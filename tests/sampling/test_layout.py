@@ -22,7 +22,7 @@ ALLOWED = re.compile(
 
 def moved_caches(kv_heads, shape, group, unrolled, monkeypatch, slots=None):
   """Operations in loops whose result is as large as a layer's keys, except writes."""
-  monkeypatch.setattr(decode, "decodes_unrolled", lambda config: unrolled)
+  monkeypatch.setattr(decode, "decodes_unrolled", lambda model: unrolled)
   jax.clear_caches()
   config = dataclasses.replace(CONFIG, num_kv_heads=kv_heads)
   model = Decoder(config)
@@ -87,11 +87,11 @@ def test_a_scan_over_layers_copies_the_cache(monkeypatch):
 
 def test_large_models_are_not_copied_for_decoding(monkeypatch):
   monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-  assert decode.decodes_unrolled(CONFIG)
+  assert decode.decodes_unrolled(Decoder(CONFIG))
   smollm2 = dataclasses.replace(
     CONFIG, num_layers=30, embed_dim=576, num_heads=9, num_kv_heads=3, head_dim=64
   )
-  assert not decode.decodes_unrolled(dataclasses.replace(smollm2, mlp_dim=1536))
-  assert decode.decodes_unrolled(dataclasses.replace(smollm2, mlp_dim=512))
+  assert not decode.decodes_unrolled(Decoder(dataclasses.replace(smollm2, mlp_dim=1536)))
+  assert decode.decodes_unrolled(Decoder(dataclasses.replace(smollm2, mlp_dim=512)))
   monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-  assert not decode.decodes_unrolled(CONFIG)
+  assert not decode.decodes_unrolled(Decoder(CONFIG))

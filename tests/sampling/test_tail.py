@@ -54,7 +54,7 @@ def test_the_tail_changes_no_completion(monkeypatch, unrolled, slots, lanes, wid
   whole, counts = without_tail()
   lengths = np.asarray(whole.token_mask).sum(-1)
   assert lengths.min() < 3 and np.sum(lengths > 8) > 2  # there is a tail
-  monkeypatch.setattr(decode, "decodes_unrolled", lambda config: unrolled)
+  monkeypatch.setattr(decode, "decodes_unrolled", lambda model: unrolled)
   tails(monkeypatch, width)
   rollout, fewer = draw(slots, lanes)
   for name in ("tokens", "token_mask", "action_mask", "finished"):

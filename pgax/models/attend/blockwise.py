@@ -61,6 +61,7 @@ def attend(
 
 
 def _forward(queries, parts, where, window, scores, block):
+  queries, parts, where = _tied(queries, parts, where)
   length, repeats = queries.shape[2], queries.shape[4]
   rows = Blocks(length, block)
   padded, places = rows.pad(jnp.moveaxis(queries, 2, 4), 4), rows.pad_places(where)
@@ -86,6 +87,23 @@ def _forward(queries, parts, where, window, scores, block):
   merged = jax.lax.map(attend_from, jnp.arange(rows.count))
   outputs = tuple(jnp.moveaxis(rows.join(x, 4), 4, 2) for x in merged)
   return outputs, (queries, parts, where, window, outputs)
+
+
+def _tied(
+  queries: Array, parts: tuple[Part, ...], where: Places
+) -> tuple[Array, tuple[Part, ...], Places]:
+  """Makes positions depend on queries.
+
+  Layers share positions, so a scan over layers that is differentiated would compute what
+  depends on them alone, such as the masks of all blocks, ahead of the layers, and hold it:
+  that is quadratic in the length.
+  """
+  positions = tuple(part.positions for part in parts)
+  queries, positions, where = jax.lax.optimization_barrier((queries, positions, where))
+  parts = tuple(
+    part._replace(positions=x) for part, x in zip(parts, positions, strict=True)
+  )
+  return queries, parts, where
 
 
 def _backward(scores, block, saved, cotangents):

@@ -90,14 +90,14 @@ def write(
       don't match the tensors.
   """
   path = Path(path)
-  if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+  writes = jax.process_index() == 0
+  if writes and path.exists() and not (path.is_dir() and not any(path.iterdir())):
     raise ValueError(f"{path} exists and is not an empty directory")
   if dtype not in DTYPES:
     raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
   if max_file_bytes < 1:
     raise ValueError(f"max_file_bytes is {max_file_bytes}; it must be at least 1")
   _check(params, expected)
-  writes = jax.process_index() == 0
   partial = path.with_name(f".{path.name}.unfinished")
   if writes:
     shutil.rmtree(partial, ignore_errors=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pgax.distributed.hosts import is_writer
 from pgax.errors import UserError
 from pgax.runs.loggers.csv import Csv
 from pgax.runs.loggers.json_lines import JsonLines
@@ -77,12 +78,14 @@ def open_loggers(
     last_steps: see `JsonLines`.
 
   Returns:
-    One logger for all.
+    One logger for all; in processes other than the writer, one that logs nothing.
 
   Raises:
     UserError: see `check_loggers`.
   """
   check_loggers(loggers)
+  if not is_writer():
+    return Loggers(())
   names = dict.fromkeys(["jsonl", *(x for x in loggers if isinstance(x, str))])
   built_in = [BUILT_IN[name](workdir, last_steps) for name in names]
   return Loggers([*built_in, *(x for x in loggers if not isinstance(x, str))])
