@@ -42,7 +42,7 @@ class SamplingConfig:
     lag: number of steps between the policy that a step's completions are sampled from and
       the one that learns from them: step `t` learns from completions of the policy before
       step `max(0, t - lag)`. From 1 on, completions are scored while the devices update;
-      the trained parameters of so many steps are kept. Correct for it by
+      the trained parameters of `lag + 1` steps are held. Correct for it by
       `policy_update.importance_cap`, or by the algorithm's `sampler_correction`.
   """
 

@@ -137,7 +137,9 @@ def _text(path: str) -> str:
 
 
 def _state_bytes(config: RunConfig, mesh: Mesh) -> int:
-  return _bytes(compiled_steps(config.step_config, mesh).abstract)
+  state, lag = compiled_steps(config.step_config, mesh).abstract, config.sampling.lag
+  policies = lag + 1 if lag else 0  # those that rollouts in flight are drawn with
+  return _bytes(state) + policies * _bytes(state.params)
 
 
 def _bytes(tree: PyTree, dtype: str | None = None) -> int:
