@@ -153,7 +153,7 @@ def test_a_chunk_is_scored_while_the_next_is_sampled():
   scoring_began, sampled = threading.Event(), []
 
   class Waiting:
-    tokenizer, mesh = SAMPLER.tokenizer, SAMPLER.mesh
+    tokenizer, mesh, place = SAMPLER.tokenizer, SAMPLER.mesh, SAMPLER.place
 
     def __call__(self, *arguments):
       if sampled:  # for ever, if scores waited for all that is drawn
@@ -180,7 +180,7 @@ def test_batches_of_a_step_use_different_keys():
   sampler = SAMPLER
 
   class Spy:
-    tokenizer, mesh = sampler.tokenizer, sampler.mesh
+    tokenizer, mesh, place = sampler.tokenizer, sampler.mesh, sampler.place
 
     def __call__(self, *arguments):
       seen.append(sampler(*arguments))
