@@ -7,7 +7,7 @@ from pgax.models.attend import blockwise, cudnn, einsum, merged
 from pgax.models.attend.flash import Flash
 from pgax.models.attend.parts import Part, Places, Scores
 from pgax.models.attend.sharded import on_mesh
-from pgax.models.layout import Layout
+from pgax.models.layout import Layout, platform
 from pgax.types import Array
 
 # From so many queries on, blocks or kernels are taken. On CPUs forward and backward pass of
@@ -55,7 +55,7 @@ def attend(
   Raises:
     UserError: if the backend can't compute it.
   """
-  backend = _choose(queries, parts, where, window, scores, backend)
+  backend = _choose(queries, parts, where, window, scores, backend, platform(layout))
   if backend == "blockwise":
     return blockwise.attend(queries, parts, where, window, scores)
   if backend in KERNELS:
@@ -71,7 +71,7 @@ def attend(
 KERNELS = {"pallas": Flash(), "cudnn": cudnn.Cudnn()}
 
 
-def _choose(queries, parts, where, window, scores, backend):
+def _choose(queries, parts, where, window, scores, backend, device):
   """Returns the backend to take; never `auto`."""
   if backend in KERNELS and queries.shape[2] == 1:
     return "einsum"
@@ -84,13 +84,12 @@ def _choose(queries, parts, where, window, scores, backend):
         "'auto', 'blockwise' or 'einsum'"
       )
   elif backend in ("auto", "cudnn"):
-    return _automatic(queries, own, where, window, scores)
+    return _automatic(queries, own, where, window, scores, device)
   return backend
 
 
-def _automatic(queries, own, where, window, scores):
+def _automatic(queries, own, where, window, scores, device):
   """Returns the backend for the device and the number of queries."""
-  device = jax.default_backend()
   if queries.shape[2] < _MANY.get(device, _MANY_ELSEWHERE):
     return "einsum"
   if device == "tpu":
