@@ -8,7 +8,7 @@ other, with the longest completions and the largest groups that fit. `--compile`
 compiles the real train step and sampler for the devices, which for TPUs takes libtpu and a
 few minutes, but no TPU. `--topology` is a kind and a number of devices: `v5e:4x4`,
 `h100:8`, `cpu:8`. All settings of the run are those of `--config`; `--model` names a model
-whose shape is taken instead.
+whose shape is taken instead, with `model.attention` of the config.
 """
 
 import dataclasses
@@ -57,7 +57,9 @@ def main() -> int:
 def _config(devices: Machine) -> RunConfig:
   """The run's configuration, with the model and its dtypes as on the devices."""
   config = freeze(_CONFIG.value, with_task=False)
-  model = SHAPES[_MODEL.value] if _MODEL.value else config.model
+  model = config.model
+  if _MODEL.value:
+    model = dataclasses.replace(SHAPES[_MODEL.value], attention=model.attention)
   platform = devices.kind.platform
   model = arithmetic.with_dtypes(model, platform)
   return dataclasses.replace(config, model=model)
