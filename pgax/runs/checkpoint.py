@@ -79,7 +79,8 @@ class Checkpoints:
     )
 
   def latest(self) -> int | None:
-    """Returns the number of the latest checkpoint that is complete and good, or None."""
+    """Returns the number of the latest good checkpoint, or None; see `wait`."""
+    self.wait()
     return self._latest
 
   def save(
@@ -107,7 +108,6 @@ class Checkpoints:
       UserError: if it, or the one before it, can't be written, for instance on a full disk.
         Earlier checkpoints are unchanged.
     """
-    self.wait()
     if number == self.latest():
       return
     with self._errors(number):
