@@ -82,6 +82,18 @@ def test_without_digests_a_checkpoint_must_be_readable(run, damage):
   assert "can't be read" in find_damage(checkpoint)
 
 
+def test_digests_that_a_killed_process_did_not_finish_are_written_by_the_next(run):
+  checkpoint = run / "checkpoints" / "20"
+  digests = (checkpoint / DIGESTS).read_text()
+  (checkpoint / DIGESTS).rename(checkpoint / f".{DIGESTS}")
+  (checkpoint / f".{DIGESTS}").write_text(digests[:100])
+  assert Checkpoints(run, read_only=True).latest() == 20
+  assert not (checkpoint / DIGESTS).exists()
+  assert Checkpoints(run).latest() == 20
+  assert (checkpoint / DIGESTS).read_text() == digests
+  assert not find_damage(checkpoint)
+
+
 def test_the_newest_good_one_is_used_and_the_bad_one_kept(run):
   _flip(run / "checkpoints" / "20" / "state" / "_METADATA")
   broken = (run / "checkpoints" / "20" / "state" / "_METADATA").read_bytes()
