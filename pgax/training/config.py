@@ -164,6 +164,7 @@ class RunConfig:
       supervised_optimizer=self.supervised.optimizer,
       supervised_microbatches=self.supervised.microbatches,
       normalize_constant=self.supervised.normalize_constant,
+      prompts=self.sampling.prompts_per_step,
     )
 
 
