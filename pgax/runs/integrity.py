@@ -172,10 +172,21 @@ def set_aside_damaged(workdir: Path, folder: Path) -> int | None:
       stacklevel=2,
     )
   if good is not None and not (folder / str(good) / DIGESTS).exists():
-    write_digests(folder / str(good))  # a process was killed before it could
+    _complete(folder / str(good))
   elif good is not None and _recorded(folder) not in (None, good):
     _record(folder, good)
   return good
+
+
+def _complete(checkpoint: Path) -> None:
+  """Writes the digests of a checkpoint whose process was killed before it could."""
+  try:
+    write_digests(checkpoint)
+  except OSError as error:
+    raise UserError(
+      f"the digests of checkpoint {checkpoint} can't be written: {error.strerror}. Make "
+      "its folder writable to continue"
+    ) from None
 
 
 def _record(folder: Path, number: int) -> None:
