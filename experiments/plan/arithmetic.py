@@ -217,7 +217,9 @@ def operations(job: Job) -> dict[str, float]:
   once += job.prompts * prompt * token_flops(c, prompt / 2)
   learner = job.learner
   passes = int(learner.has_reference) + int(algorithm.needs_old_logp)
+  passes += int(bool(algorithm.critic))  # its values
   updates = 3 + int(c.remat)  # forward, backward, and forward again
+  updates *= 2 if algorithm.critic else 1
   return {
     "sampling": once / job.mesh.size,
     "update": once * (passes + updates * algorithm.epochs) / job.mesh.size,

@@ -14,6 +14,7 @@ from experiments.configuration import freeze
 from experiments.plan import arithmetic, fits, report
 from experiments.plan.machines import machine
 from experiments.plan.shapes import SHAPES
+from pgax import algorithms
 from pgax.errors import UserError
 from tests.devices import ROOT
 
@@ -112,6 +113,15 @@ def test_parameters_of_earlier_steps_are_counted():
   for memory in (arithmetic.update_memory, arithmetic.sampling_memory):
     added = arithmetic.total(memory(ahead)) - arithmetic.total(memory(without))
     assert added == 3 * arithmetic.update_memory(without)["parameters"]
+
+
+def test_a_critic_is_updated_like_the_policy():
+  planned, _ = job("qwen2.5-0.5b", "v5e:4x4", (16, 1))
+  algorithm = algorithms.ppo(epochs=1, minibatches=1)
+  config = dataclasses.replace(planned.config, algorithm=algorithm)
+  update = arithmetic.operations(planned)["update"]
+  with_critic = arithmetic.operations(arithmetic.Job(config, planned.mesh))["update"]
+  assert with_critic > 1.9 * update
 
 
 def test_what_fills_up_a_step_is_counted():
