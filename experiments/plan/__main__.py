@@ -24,6 +24,7 @@ from experiments.plan import arithmetic, fits, report
 from experiments.plan.machines import Machine, machine
 from experiments.plan.shapes import SHAPES
 from pgax.errors import UserError
+from pgax.rollout.sampler import check_slots
 from pgax.training import RunConfig
 
 _CONFIG = program.define_config("experiments/configs/grpo.py")
@@ -39,8 +40,10 @@ def main() -> int:
   """Prints the plan; the status is 1 if the run does not fit."""
   devices = machine(_TOPOLOGY.value)
   config = _config(devices)
+  mesh = devices.abstract_mesh(config.mesh)
+  check_slots(config.sampling.slots, mesh)
   try:
-    job = arithmetic.Job(config, devices.abstract_mesh(config.mesh))
+    job = arithmetic.Job(config, mesh)
     plan = report.plan(job, devices)
   except ValueError as error:
     raise UserError(str(error)) from None

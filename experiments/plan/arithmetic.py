@@ -150,6 +150,7 @@ def update_memory(job: Job) -> dict[str, float]:
   in_layer = _layer_bytes(job, max(job.tokens, job.prompt_tokens))
   return {
     "parameters": _bytes((state.base, state.params)),
+    "parameters of earlier steps": _earlier_bytes(job),
     "moments": _bytes((state.opt_state, state.critic_opt_state)),
     "reference": _bytes(state.ref_params),
     "critic": _bytes(state.critic_params),
@@ -193,22 +194,32 @@ def sampling_memory(job: Job) -> dict[str, float]:
   }
   return {
     "the state": _bytes(job.state),
+    "parameters of earlier steps": _earlier_bytes(job),
     "parameters for decoding": _bytes(_decoding(c, job.mesh)),
     **max(reading, decoding, key=total),
   }
+
+
+def _earlier_bytes(job: Job) -> float:
+  """Bytes of the parameters that rollouts in flight are drawn with, that of a step too."""
+  lag = job.config.sampling.lag
+  return (lag + 1) * _bytes(job.state.params) if lag else 0.0
 
 
 def operations(job: Job) -> dict[str, float]:
   """Returns the floating-point operations of a step on a device."""
   config, c = job.config, job.config.model
   sampling, algorithm = config.sampling, config.algorithm
-  rows, length = sampling.completions_per_step, sampling.max_completion_tokens
+  # Those that fill up a step for the devices cost as much as others.
+  rows, length = job.prompts * sampling.group_size, sampling.max_completion_tokens
   prompt = sampling.max_prompt_tokens
   once = rows * length * token_flops(c, prompt + length / 2)
-  once += sampling.prompts_per_step * prompt * token_flops(c, prompt / 2)
+  once += job.prompts * prompt * token_flops(c, prompt / 2)
   learner = job.learner
   passes = int(learner.has_reference) + int(algorithm.needs_old_logp)
+  passes += int(bool(algorithm.critic))  # its values
   updates = 3 + int(c.remat)  # forward, backward, and forward again
+  updates *= 2 if algorithm.critic else 1
   return {
     "sampling": once / job.mesh.size,
     "update": once * (passes + updates * algorithm.epochs) / job.mesh.size,

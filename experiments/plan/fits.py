@@ -37,21 +37,35 @@ def sentences(job: Job, limit: float | None) -> str:
 
 
 def _what_would_fit(job: Job, limit: float) -> str:
-  count, state = job.mesh.size, arithmetic.sampling_memory(job)["the state"]
-  while count <= _MOST_DEVICES:
+  size, on_one = job.mesh.size, Job(job.config, _mesh(job, (1, 1, 1)))
+  state = arithmetic.sampling_memory(on_one)["the state"]
+  for count in _counts(size):
     # Divided by all devices, the state is the least that anything needs.
-    possible = state * job.mesh.size <= count * limit
+    possible = state <= count * limit
     better = possible and next(
       (x for x in _alternatives(job, count) if need(x) <= limit), None
     )
     if better:
-      on = "" if count == job.mesh.size else f"on {count} of these devices "
+      on = "" if count == size else f"on {count} of these devices "
       return f"It does not fit. It would {on}with {_described(better)}."
-    count *= 2
   return (
-    f"It does not fit, nor does it on up to {_MOST_DEVICES} of these devices: the model is "
-    "too large for them, or a completion too long"
+    f"It does not fit, nor does it on up to {max(size, _MOST_DEVICES)} of these devices: "
+    "the model is too large for them, or a completion too long"
   )
+
+
+def _counts(size: int) -> Iterator[int]:
+  """Yields the number of devices itself, and powers of two above it: they divide shapes."""
+  yield size
+  count = 1
+  while count <= _MOST_DEVICES:
+    if count > size:
+      yield count
+    count *= 2
+
+
+def _mesh(job: Job, shape: tuple[int, int, int]) -> AbstractMesh:
+  return AbstractMesh(shape, job.mesh.axis_names, axis_types=job.mesh.axis_types)
 
 
 def need(job: Job) -> float:
@@ -90,7 +104,7 @@ def _alternatives(job: Job, count: int) -> Iterator[Job]:
   ]
   for fsdp, model in meshes:
     shape = (count // (fsdp * model), fsdp, model)
-    mesh = AbstractMesh(shape, job.mesh.axis_names, axis_types=job.mesh.axis_types)
+    mesh = _mesh(job, shape)
     prompts = prompts_computed(config, mesh) // config.algorithm.minibatches
     most = prompts // (shape[0] * fsdp) * config.sampling.group_size
     parts = config.learner.microbatches

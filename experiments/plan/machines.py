@@ -12,6 +12,7 @@ from pgax.distributed.mesh import MeshConfig
 from pgax.errors import UserError
 
 _GIB = 2**30
+_MOST_DEVICES = 2**20  # more than any machine has
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +111,7 @@ def machine(name: str) -> Machine:
     A `Machine`.
 
   Raises:
-    UserError: if there is no such kind, or the number is not one.
+    UserError: if there is no such kind, or the number is 0 or beyond all machines.
   """
   match = _TOPOLOGY.fullmatch(name)
   if not match or match[1] not in KINDS:
@@ -121,6 +122,8 @@ def machine(name: str) -> Machine:
   count = math.prod(map(int, match[2].split("x")))
   if not count:
     raise UserError(f"--topology is {name!r}; it must have at least one device")
+  if count > _MOST_DEVICES:
+    raise UserError(f"--topology is {name!r}; it must have at most {_MOST_DEVICES} devices")
   return Machine(name, KINDS[match[1]], count)
 
 

@@ -217,6 +217,7 @@ class StepConfig:
     supervised_optimizer: optimizer of the supervised stage.
     supervised_microbatches: see `SupervisedConfig.microbatches`.
     normalize_constant: see `SupervisedConfig.normalize_constant`.
+    prompts: number of prompts of a step; see `Learner.prompts`.
   """
 
   model: DecoderConfig
@@ -229,3 +230,4 @@ class StepConfig:
   supervised_optimizer: OptimizerConfig = OptimizerConfig()
   supervised_microbatches: int = 1
   normalize_constant: float = 0.0
+  prompts: int = 0

@@ -29,6 +29,8 @@ class Learner:
     learn_policy: whether the policy is trained; otherwise only the critic is.
     lanes: number of devices that prompts are sharded over. A microbatch has as many
       completions of each, so that none of them moves.
+    prompts: number of prompts to learn from, the first ones of a rollout; those behind them
+      fill it up for the devices, and every minibatch gets as many. 0 for all.
   """
 
   model: Decoder
@@ -40,6 +42,7 @@ class Learner:
   config: LearnerConfig = LearnerConfig()
   learn_policy: bool = True
   lanes: int = 1
+  prompts: int = 0
 
   def __post_init__(self):
     if not self.learn_policy and not self.algorithm.critic:
@@ -87,4 +90,5 @@ def make_learner(config: StepConfig, mesh: Mesh | None = None) -> Learner:
     temperature=config.temperature,
     config=config.learner,
     lanes=batch_shards(mesh) if mesh else 1,
+    prompts=config.prompts,
   )

@@ -188,17 +188,32 @@ def update_epochs(
       logp=logp if batch.old_logp is None else None,
     )
 
-  keys = jax.random.split(key, algorithm.epochs)
-  orders = jax.vmap(lambda k: jax.random.permutation(k, prompts))(keys)
+  orders = _orders(learner, key, prompts)
   params = Trained(state.params, state.critic_params)
   opt_state = Trained(state.opt_state, state.critic_opt_state)
-  orders = orders.reshape(-1, prompts // count)
   if not algorithm.stops_early:
     carry, outputs = jax.lax.scan(optimizer_step, (params, opt_state), orders)
     return *carry, outputs
   start = (params, opt_state), jnp.bool_(False)
   (carry, _), outputs = jax.lax.scan(_until_stopped(optimizer_step), start, orders)
   return *carry, outputs
+
+
+def _orders(learner: Learner, key: Array, rows: int) -> Array:
+  """Draws the rows of each optimizer step: `[epochs * minibatches, rows // minibatches]`.
+
+  Every minibatch has as many of the rows that fill up the batch, so that the others are
+  divided in the same way on any number of devices.
+  """
+  algorithm, prompts = learner.algorithm, learner.prompts or rows
+  count = algorithm.minibatches
+  if prompts > rows or prompts % count:  # the latter are equal on no number of devices
+    prompts = rows
+  keys = jax.random.split(key, algorithm.epochs)
+  orders = jax.vmap(lambda k: jax.random.permutation(k, prompts))(keys)
+  orders = orders.reshape(len(keys) * count, -1)
+  filling = jnp.arange(prompts, rows).reshape(count, -1)
+  return jnp.concatenate([orders, jnp.tile(filling, (len(keys), 1))], axis=1)
 
 
 def _until_stopped(optimizer_step: Callable) -> Callable:

@@ -119,6 +119,23 @@ def _mover(model: Decoder, mesh: Mesh) -> Callable[[PyTree], PyTree]:
   return moved
 
 
+def check_slots(slots: int, mesh: Mesh) -> None:
+  """Checks that devices can share the slots.
+
+  Args:
+    slots: number of completions decoded at a time; 0 for all.
+    mesh: mesh of devices.
+
+  Raises:
+    UserError: if they don't divide.
+  """
+  if slots % batch_shards(mesh):
+    raise UserError(
+      f"sampling.slots is {slots}; it must be a multiple of the {batch_shards(mesh)} "
+      "devices that prompts are sharded over"
+    )
+
+
 def make_sampler(
   config: SamplingConfig,
   model: Decoder,
@@ -143,11 +160,7 @@ def make_sampler(
   Raises:
     UserError: if the settings don't fit the vocabulary or the mesh.
   """
-  if config.slots % batch_shards(mesh):
-    raise UserError(
-      f"sampling.slots is {config.slots}; it must be a multiple of the "
-      f"{batch_shards(mesh)} devices that prompts are sharded over"
-    )
+  check_slots(config.slots, mesh)
   vocab_size = model.config.vocab_size
   try:
     bias = logit_bias(vocab_size, dict(config.logit_bias), config.banned_tokens)

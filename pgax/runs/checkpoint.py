@@ -152,7 +152,7 @@ class Checkpoints:
       last = "there is none yet" if latest is None else f"the last complete one is {latest}"
       raise UserError(
         f"checkpoint {number} can't be written to {self._folder} ({last}): "
-        f"{str(error).splitlines()[0][:300]}"
+        f"{_shortened(str(error).splitlines()[0])}"
       ) from error
 
   def _without(
@@ -288,6 +288,11 @@ def read_checkpoints(workdir: Path) -> Iterator[Checkpoints]:
 def has_checkpoints(workdir: Path) -> bool:
   """Returns whether a folder may hold checkpoints of a run."""
   return (workdir / _FOLDER).is_dir()
+
+
+def _shortened(text: str) -> str:
+  """Leaves out the middle of a long message: the reason is at its end, behind paths."""
+  return text if len(text) <= 300 else f"{text[:150]} ... {text[-150:]}"
 
 
 def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:

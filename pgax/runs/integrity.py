@@ -2,7 +2,7 @@
 
 Every checkpoint holds a file `SHA256SUMS` (`sha256sum --check SHA256SUMS` reads it too). A
 process may be killed between a checkpoint and its digests; such a checkpoint counts as good
-if all of it can be read.
+if all of it can be read, and a run that continues writes its digests.
 """
 
 import hashlib
@@ -46,9 +46,10 @@ def write_sums(checkpoint: Path) -> None:
   Args:
     checkpoint: folder of a complete checkpoint.
   """
+  temporary = checkpoint / f".{DIGESTS}"
+  temporary.unlink(missing_ok=True)  # of a process that was killed while it wrote
   files = sorted(path for path in checkpoint.rglob("*") if path.is_file())
   lines = [f"{_digest(path)}  {path.relative_to(checkpoint)}\n" for path in files]
-  temporary = checkpoint / f".{DIGESTS}"
   temporary.write_text("".join(lines), encoding="utf-8")
   temporary.replace(checkpoint / DIGESTS)
 
@@ -140,6 +141,8 @@ def newest_good(folder: Path) -> int | None:
 def set_aside_damaged(workdir: Path, folder: Path) -> int | None:
   """Moves checkpoints newer than the newest good one to the folder `damaged` of a run.
 
+  The newest good one gets its digests if it has none.
+
   Args:
     workdir: folder of the run.
     folder: folder of its checkpoints.
@@ -168,9 +171,22 @@ def set_aside_damaged(workdir: Path, folder: Path) -> int | None:
       DamagedCheckpointWarning,
       stacklevel=2,
     )
-  if good is not None and _recorded(folder) not in (None, good):
+  if good is not None and not (folder / str(good) / DIGESTS).exists():
+    _complete(folder / str(good))
+  elif good is not None and _recorded(folder) not in (None, good):
     _record(folder, good)
   return good
+
+
+def _complete(checkpoint: Path) -> None:
+  """Writes the digests of a checkpoint whose process was killed before it could."""
+  try:
+    write_digests(checkpoint)
+  except OSError as error:
+    raise UserError(
+      f"the digests of checkpoint {checkpoint} can't be written: {error.strerror}. Make "
+      "its folder writable to continue"
+    ) from None
 
 
 def _record(folder: Path, number: int) -> None:

@@ -164,6 +164,8 @@ class RunConfig:
       supervised_optimizer=self.supervised.optimizer,
       supervised_microbatches=self.supervised.microbatches,
       normalize_constant=self.supervised.normalize_constant,
+      # Without minibatches no step depends on it.
+      prompts=self.sampling.prompts_per_step if self.algorithm.minibatches > 1 else 0,
     )
 
 

@@ -95,3 +95,20 @@ def parse_steps(text: str) -> tuple[int, int] | None:
       "3:5"
     )
   return steps
+
+
+def check_profile(traced: tuple[int, int] | None, steps: int) -> None:
+  """Checks that a run has a step to trace.
+
+  Args:
+    traced: first and last step to trace; None for none.
+    steps: number of steps of the run.
+
+  Raises:
+    UserError: if the first of them is beyond the last step.
+  """
+  if traced and traced[0] > steps:
+    raise UserError(
+      f"profile_steps begins with step {traced[0]}, and the run has {steps} steps: nothing "
+      "would be traced"
+    )

@@ -21,7 +21,7 @@ from pgax.training.health import SkippedUpdates
 from pgax.training.loop import run_stage
 from pgax.training.preflight import check_run
 from pgax.training.processes import check_processes
-from pgax.training.profile import Profiler
+from pgax.training.profile import Profiler, check_profile
 from pgax.training.progress import Progress, saved_progress
 from pgax.training.renamed import RENAMED_RUN, check_saved
 from pgax.training.run import Run
@@ -79,6 +79,7 @@ def train(
   with contextlib.ExitStack() as stack:
     with shared_errors():
       check_loggers(loggers)
+      check_profile(profile_steps, config.steps)
       check_unlocked(workdir)  # again below, when the folder is there for sure
       runner = stack.enter_context(open_reward_runner(config.reward, config.scoring))
       config, counts = fit_task(config, tokenizer)

@@ -14,6 +14,7 @@ from experiments.configuration import freeze
 from experiments.plan import arithmetic, fits, report
 from experiments.plan.machines import machine
 from experiments.plan.shapes import SHAPES
+from pgax import algorithms
 from pgax.errors import UserError
 from tests.devices import ROOT
 
@@ -94,8 +95,45 @@ def test_a_run_that_does_not_fit_says_what_would():
 
 
 @pytest.mark.parametrize(
+  ("topology", "mesh", "fits_on"),
+  [
+    ("h100:8", (1, 1), "It would with"),  # without fsdp every device has all of the state
+    ("h100:3", (3, 1), "It would on 4 of these"),  # no power of two times 3 divides widths
+    ("v5e:64x128", (1, 1), "It would with"),  # more than are tried of other numbers
+  ],
+)
+def test_what_would_fit_is_found_from_any_number_of_devices(topology, mesh, fits_on):
+  planned, devices = job("qwen2.5-7b", topology, mesh)
+  assert fits_on in fits.sentences(planned, devices.kind.memory)
+
+
+def test_parameters_of_earlier_steps_are_counted():
+  without, _ = job("qwen2.5-0.5b", "v5e:4x4", (16, 1))
+  ahead, _ = job("qwen2.5-0.5b", "v5e:4x4", (16, 1), lag=2)
+  for memory in (arithmetic.update_memory, arithmetic.sampling_memory):
+    added = arithmetic.total(memory(ahead)) - arithmetic.total(memory(without))
+    assert added == 3 * arithmetic.update_memory(without)["parameters"]
+
+
+def test_a_critic_is_updated_like_the_policy():
+  planned, _ = job("qwen2.5-0.5b", "v5e:4x4", (16, 1))
+  algorithm = algorithms.ppo(epochs=1, minibatches=1)
+  config = dataclasses.replace(planned.config, algorithm=algorithm)
+  update = arithmetic.operations(planned)["update"]
+  with_critic = arithmetic.operations(arithmetic.Job(config, planned.mesh))["update"]
+  assert with_critic > 1.9 * update
+
+
+def test_what_fills_up_a_step_is_counted():
+  full, _ = job("qwen2.5-0.5b", "v5e:4x4", (16, 1), prompts_per_step=16)
+  filled, _ = job("qwen2.5-0.5b", "v5e:4x4", (16, 1), prompts_per_step=3)
+  assert arithmetic.operations(filled) == arithmetic.operations(full)
+
+
+@pytest.mark.parametrize(
   ("name", "message"),
   [
+    ("cpu:99999999999999999999", "it must have at most 1048576 devices"),
     ("v5e", "--topology is 'v5e'; it must be a kind of device and their number"),
     ("b200:8", "Kinds are v4, v5e"),
     ("h100:0", "it must have at least one device"),
@@ -153,6 +191,12 @@ def test_compiling_without_the_devices_says_so():
   done = plan("--topology=h100:8", "--compile")
   assert done.returncode == 2
   assert "--topology is h100:8, and this machine has" in done.stderr
+
+
+def test_slots_that_devices_can_not_share_are_rejected_as_by_the_run():
+  done = plan("--topology=h100:8", "--config.sampling.slots=7")
+  assert done.returncode == 2
+  assert "sampling.slots is 7; it must be a multiple of the 8 devices" in done.stderr
 
 
 @pytest.mark.skipif(

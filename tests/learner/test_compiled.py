@@ -35,6 +35,7 @@ CHANGES = {
   "supervised_optimizer": OptimizerConfig(learning_rate=0.5),
   "supervised_microbatches": 4,
   "normalize_constant": 9.0,
+  "prompts": 6,
 }
 
 
@@ -136,7 +137,7 @@ def test_at_most_six_calls_lie_between_the_loop_and_the_loss(tmp_path):
 
 
 def test_steps_are_built_from_their_settings_and_devices_alone():
-  assert list(inspect.signature(make_learner).parameters) == ["config", "lanes"]
+  assert list(inspect.signature(make_learner).parameters) == ["config", "mesh"]
 
 
 def test_a_sweep_over_numbers_is_traced_once():

@@ -95,10 +95,11 @@ def test_what_fills_a_batch_for_the_devices_changes_nothing(preset):
     if value is not None:
       np.testing.assert_array_equal(vars(more)[name][:4], value)
   np.testing.assert_array_equal(filled.rollout.tokens[:4], plain.rollout.tokens)
-  # The update is the same, to rounding.
-  step = jax.jit(functools.partial(policy_step, tiny.learner(preset())))
+  # The update is the same, to rounding, and so are its minibatches.
+  algorithm = dataclasses.replace(preset(), epochs=2, minibatches=2)
+  step = jax.jit(functools.partial(policy_step, tiny.learner(algorithm, prompts=4)))
   updates = [
-    step(tiny.state(preset()), experience.rollout, experience.feedback)
+    step(tiny.state(algorithm), experience.rollout, experience.feedback)
     for experience in (plain, filled)
   ]
   losses = [float(update.metrics["loss"]) for _, update in updates]

@@ -85,11 +85,15 @@ def test_a_full_disk_is_said_and_the_last_one_stays(tmp_path, monkeypatch):
   checkpoints.save(0, _state(seed=1), DATA)
 
   def full(*args, **kwargs):
-    raise ValueError("RESOURCE_EXHAUSTED: No space left on device\nmore")
+    raise ValueError(f"{full.text}\nmore")
 
+  full.text = "RESOURCE_EXHAUSTED: No space left on device"
   monkeypatch.setattr(checkpoints._manager, "save", full)
   message = r"checkpoint 1 can't be written to .* \(the last complete one is 0\): RESOURCE"
   with pytest.raises(UserError, match=message):
+    checkpoints.save(1, _state(), DATA)
+  full.text = f"RESOURCE_EXHAUSTED: in {'folder/' * 80}: No space left on device"
+  with pytest.raises(UserError, match=r"RESOURCE_EXHAUSTED: in .* left on device$"):
     checkpoints.save(1, _state(), DATA)
   restored, _ = Checkpoints(tmp_path).restore(_state())
   np.testing.assert_array_equal(words(restored.key), words(_state(seed=1).key))

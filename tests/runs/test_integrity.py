@@ -1,5 +1,6 @@
 """Damaged checkpoints: named, kept aside, and the newest good one used."""
 
+import errno
 import shutil
 import subprocess
 import warnings
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from pgax.errors import UserError
+from pgax.runs import integrity
 from pgax.runs.checkpoint import Checkpoints, read_checkpoints
 from pgax.runs.integrity import (
   DIGESTS,
@@ -80,6 +82,26 @@ def test_without_digests_a_checkpoint_must_be_readable(run, damage):
   assert not find_damage(checkpoint)
   DAMAGES[damage](checkpoint / "state" / "_METADATA")
   assert "can't be read" in find_damage(checkpoint)
+
+
+def test_digests_that_a_killed_process_left_out_are_written(run, monkeypatch):
+  checkpoint = run / "checkpoints" / "20"
+  digests = (checkpoint / DIGESTS).read_text()
+  (checkpoint / DIGESTS).rename(checkpoint / f".{DIGESTS}")
+  (checkpoint / f".{DIGESTS}").write_text(digests[:100])
+  assert Checkpoints(run, read_only=True).latest() == 20
+  assert not (checkpoint / DIGESTS).exists()
+
+  def full(checkpoint):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+  with monkeypatch.context() as patched:
+    patched.setattr(integrity, "write_sums", full)
+    with pytest.raises(UserError, match="20 can't be written: No space left on device"):
+      Checkpoints(run)
+  assert Checkpoints(run).latest() == 20
+  assert (checkpoint / DIGESTS).read_text() == digests
+  assert not find_damage(checkpoint)
 
 
 def test_the_newest_good_one_is_used_and_the_bad_one_kept(run):

@@ -30,6 +30,13 @@ def test_a_run_traces_the_steps_that_were_asked_for(tmp_path):
   )  # compiled by then
 
 
+def test_steps_that_never_come_are_rejected(tmp_path):
+  config = tiny.run_config(steps=3)
+  with pytest.raises(UserError, match="begins with step 4, and the run has 3 steps"):
+    train(config, byte_tokenizer(), tmp_path / "run", profile_steps=(4, 5))
+  assert not (tmp_path / "run").exists()
+
+
 def test_parts_are_of_the_step_that_they_hold_up():
   times = StepTimes()
   with times.part("evaluation"):
