@@ -5,7 +5,6 @@ Sizes are those of one device. Nothing is compiled, and no devices are needed.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -13,7 +12,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AbstractMesh
 
-from pgax.distributed.partitioning import batch_shards, decoding_shardings, placed
+from pgax.distributed.partitioning import (
+  batch_shards,
+  decoding_shardings,
+  device_bytes,
+  placed,
+)
 from pgax.learner.config import StepConfig
 from pgax.learner.learner import Learner, make_learner
 from pgax.learner.rows import RowPlan, plan_rows
@@ -136,30 +140,32 @@ def update_memory(job: Job) -> dict[str, float]:
   """Returns the bytes of an optimizer step on a device, at its peak, by kind."""
   c, config, plan = job.config.model, job.config, job.rows
   state = job.state
-  gradients = _bytes((state.params, state.critic_params), config.learner.grad_dtype)
+  gradients = device_bytes((state.params, state.critic_params), config.learner.grad_dtype)
   width = c.embed_dim * job.itemsize
   prompts = plan.prompts * config.sampling.max_prompt_tokens / job.shards
   kept_prompts = job.prompt_tokens if plan.prompt_chunks > 1 else prompts
   vocabulary = sizes(job).vocabulary
-  trains_vocabulary = not config.lora.rank
+  # Of several chunks, the gradient of one and the sum of all.
+  several = config.sampling.max_completion_tokens > config.learner.logit_chunk
+  copies = 0 if config.lora.rank else 1 + several
   at_end = {
-    "the sum of the output matrix's gradient": 2 * 4 * vocabulary * trains_vocabulary,
+    "the output matrix's gradient": copies * 4 * vocabulary,
     "the output matrix": vocabulary * job.itemsize,
     "logits of a chunk": _LOGITS_COPIES * _logits_bytes(job),
   }
   in_layer = _layer_bytes(job, max(job.tokens, job.prompt_tokens))
   return {
-    "parameters": _bytes((state.base, state.params)),
+    "parameters": device_bytes((state.base, state.params)),
     "parameters of earlier steps": _earlier_bytes(job),
-    "moments": _bytes((state.opt_state, state.critic_opt_state)),
-    "reference": _bytes(state.ref_params),
-    "critic": _bytes(state.critic_params),
+    "moments": device_bytes((state.opt_state, state.critic_opt_state)),
+    "reference": device_bytes(state.ref_params),
+    "critic": device_bytes(state.critic_params),
     "gradients": 2 * gradients,  # of a microbatch, and their sum
     "layer inputs": c.num_layers * (job.tokens + kept_prompts) * width
     if c.remat
     else c.num_layers * sum(_layer_bytes(job, job.tokens + kept_prompts).values()) / 2,
     "prompts": prompts * _cache_bytes(job),
-    **max(at_end, in_layer, key=lambda parts: sum(parts.values())),
+    **max(at_end, in_layer, key=total),
   }
 
 
@@ -193,9 +199,9 @@ def sampling_memory(job: Job) -> dict[str, float]:
     "logits": _LOGITS_COPIES * rows * c.vocab_size * 4,
   }
   return {
-    "the state": _bytes(job.state),
+    "the state": device_bytes(job.state),
     "parameters of earlier steps": _earlier_bytes(job),
-    "parameters for decoding": _bytes(_decoding(c, job.mesh)),
+    "parameters for decoding": device_bytes(_decoding(c, job.mesh)),
     **max(reading, decoding, key=total),
   }
 
@@ -203,7 +209,7 @@ def sampling_memory(job: Job) -> dict[str, float]:
 def _earlier_bytes(job: Job) -> float:
   """Bytes of the parameters that rollouts in flight are drawn with, that of a step too."""
   lag = job.config.sampling.lag
-  return (lag + 1) * _bytes(job.state.params) if lag else 0.0
+  return (lag + 1) * device_bytes(job.state.params) if lag else 0.0
 
 
 def operations(job: Job) -> dict[str, float]:
@@ -302,18 +308,6 @@ def _cache_bytes(job: Job) -> float:
   c, model = job.config.model, job.model_axis
   heads = c.num_kv_heads / (model if c.num_kv_heads % model == 0 else 1)
   return 2 * c.num_layers * heads * c.head_dim * job.itemsize
-
-
-def _bytes(tree: PyTree, dtype: str | None = None) -> float:
-  """Bytes of a pytree of shapes on one device, in their dtypes or in another."""
-
-  def leaf_bytes(leaf: jax.ShapeDtypeStruct) -> float:
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-      return 0
-    itemsize = jnp.dtype(dtype or leaf.dtype).itemsize
-    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * itemsize
-
-  return sum(map(leaf_bytes, jax.tree.leaves(tree)))
 
 
 def total(parts: Mapping[str, float]) -> float:

@@ -44,9 +44,9 @@ def text(plan: Mapping) -> str:
     parts = plan["memory"][name]
     lines.append(f"{name}, GiB on a device: {arithmetic.total(parts) / _GIB:.2f}{of}")
     lines += _rows(parts)
-  moved = plan["collectives"]
-  lines.append(f"collectives of an update, GiB: {arithmetic.total(moved) / _GIB:.2f}")
-  lines += _rows(moved)
+  sent = plan["collectives"]
+  lines.append(f"collectives of an update, GiB: {arithmetic.total(sent) / _GIB:.2f}")
+  lines += _rows(sent)
   lines.append("operations of a step on a device, 10^12:")
   lines += [f"  {value / 1e12:10.2f}  {name}" for name, value in plan["operations"].items()]
   return "\n".join(lines)

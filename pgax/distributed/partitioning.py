@@ -1,5 +1,7 @@
 """Sharding rules: logical axis names to mesh axes, for parameters and batches."""
 
+import math
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -161,6 +163,23 @@ def placed(shapes: PyTree, shardings: PyTree) -> PyTree:
     shapes,
     shardings,
   )
+
+
+def device_bytes(tree: PyTree, dtype: str | None = None) -> int:
+  """Counts the bytes of a pytree on one device.
+
+  Args:
+    tree: pytree of arrays, or of shapes with shardings; random keys count nothing.
+    dtype: dtype to count them in; None for their own.
+  """
+
+  def leaf_bytes(leaf: jax.ShapeDtypeStruct) -> int:
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+      return 0
+    itemsize = jnp.dtype(dtype or leaf.dtype).itemsize
+    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * itemsize
+
+  return sum(map(leaf_bytes, jax.tree.leaves(tree)))
 
 
 def shardings_of(tree: PyTree) -> PyTree:

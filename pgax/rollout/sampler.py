@@ -53,7 +53,7 @@ class Sampler:
     """Moves parameters to where decoding reads them, once for all tokens of a rollout.
 
     On several devices that is another layout than a training step's, in the dtype that the
-    model computes in. On one device, and if they are there already, nothing is moved.
+    model computes in. On one device, and if they have that layout, nothing is done.
 
     Args:
       params: parameters of the decoder.
@@ -63,7 +63,7 @@ class Sampler:
     """
     if self.mesh.size == 1:
       return params
-    return _mover(self.model, self.mesh)(params)
+    return _placement(self.model, self.mesh)(params)
 
   def __call__(
     self,
@@ -106,17 +106,17 @@ class Sampler:
 
 
 @functools.lru_cache(maxsize=4)
-def _mover(model: Decoder, mesh: Mesh) -> Callable[[PyTree], PyTree]:
+def _placement(model: Decoder, mesh: Mesh) -> Callable[[PyTree], PyTree]:
   shardings = decoding_shardings(model, mesh)
   cast = functools.partial(cast_matrices, dtype=model.config.compute_dtype)
-  move = jax.jit(cast, out_shardings=shardings)
+  reshard = jax.jit(cast, out_shardings=shardings)
 
-  def moved(params: PyTree) -> PyTree:
-    goals = zip(jax.tree.leaves(params), jax.tree.leaves(shardings), strict=True)
-    there = all(x.sharding.is_equivalent_to(goal, x.ndim) for x, goal in goals)
-    return params if there else move(params)
+  def place(params: PyTree) -> PyTree:
+    pairs = zip(jax.tree.leaves(params), jax.tree.leaves(shardings), strict=True)
+    same = all(x.sharding.is_equivalent_to(goal, x.ndim) for x, goal in pairs)
+    return params if same else reshard(params)
 
-  return moved
+  return place
 
 
 def check_slots(slots: int, mesh: Mesh) -> None:

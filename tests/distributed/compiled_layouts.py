@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.plan.arithmetic import Job, collective_bytes, total
 from pgax import algorithms
 from pgax.distributed import MeshConfig, make_mesh
 from pgax.distributed.collectives import collectives
@@ -27,7 +28,7 @@ from pgax.models import Decoder
 from pgax.models.parameters import cast_matrices, init_params
 from pgax.sampling.decode import lower_sample
 from pgax.sampling.options import Options
-from pgax.training import enable_compilation_cache
+from pgax.training import SamplingConfig, enable_compilation_cache
 from tests import tiny
 
 # No two sizes are equal, and none is a multiple of another: a shape tells what it is of.
@@ -58,7 +59,27 @@ def main(fsdp: int, model: int) -> None:
   )
   train = steps.policy_step.lower(steps.abstract, rollout, feedback)
   decode = _decoding(config, mesh, rollout)
-  print(json.dumps({"train": _collectives(train), "decode": _collectives(decode)}))
+  printed = {"train": _collectives(train), "decode": _collectives(decode)}
+  print(json.dumps(printed | {"planned": _planned(config, mesh)}))
+
+
+def _planned(config, mesh) -> float:
+  """Bytes that an update sends by `experiments.plan`.
+
+  CPUs compute bfloat16 products, and send their operands, in float32.
+  """
+  run = tiny.run_config(
+    model=dataclasses.replace(config, dtype="float32"),
+    algorithm=algorithms.grpo(),
+    learner=LearnerConfig(logit_chunk=9),
+    sampling=SamplingConfig(
+      prompts_per_step=PROMPTS,
+      group_size=GROUP,
+      max_prompt_tokens=5,
+      max_completion_tokens=LENGTH,
+    ),
+  )
+  return total(collective_bytes(Job(run, mesh)))
 
 
 def _decoding(config, mesh, rollout) -> jax.stages.Lowered:

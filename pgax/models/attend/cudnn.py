@@ -248,7 +248,7 @@ def _prepare(queries: Array, part: Part, where: Places, own: bool) -> _Call:
   group, length = queries.shape[1], queries.shape[4]
   keys = jnp.sum(part.positions < NEVER, axis=-1, dtype=jnp.int32).reshape(-1)
   order = jnp.argsort(part.positions, axis=-1)
-  # The kernels are not told to work on rows of length 0: an empty completion attends to
+  # The kernels are never given rows of length 0: an empty completion attends to
   # a token of padding, and its results are masked.
   if own:
     count = jnp.maximum(keys, 1)

@@ -1,6 +1,5 @@
 """The least memory that a run needs, by arithmetic, before anything is compiled."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,13 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from pgax.distributed.partitioning import batch_shards
+from pgax.distributed.partitioning import batch_shards, device_bytes
 from pgax.learner.compiled import compiled_steps
 from pgax.learner.rows import plan_rows
 from pgax.models.config import DecoderConfig
 from pgax.training.batches import prompts_computed
 from pgax.training.config import RunConfig
-from pgax.types import PyTree
 
 _GIB = 2**30
 # Tokens, log-probability, mask and advantage of a completion's token.
@@ -94,7 +92,9 @@ def update_bytes(config: RunConfig, mesh: Mesh) -> dict[str, int]:
   chunk = min(config.learner.logit_chunk, sampling.max_completion_tokens)
   return {
     "the state": _state_bytes(config, mesh),
-    "gradients": _bytes((state.params, state.critic_params), config.learner.grad_dtype),
+    "gradients": device_bytes(
+      (state.params, state.critic_params), config.learner.grad_dtype
+    ),
     "layer inputs": layer_inputs,
     "prompts": prompts * sampling.max_prompt_tokens * _cache_bytes(model) // shards,
     "logits": completions * chunk * model.vocab_size * 4 // mesh.shape["model"],
@@ -139,19 +139,7 @@ def _text(path: str) -> str:
 def _state_bytes(config: RunConfig, mesh: Mesh) -> int:
   state, lag = compiled_steps(config.step_config, mesh).abstract, config.sampling.lag
   policies = lag + 1 if lag else 0  # those that rollouts in flight are drawn with
-  return _bytes(state) + policies * _bytes(state.params)
-
-
-def _bytes(tree: PyTree, dtype: str | None = None) -> int:
-  """Bytes of a pytree of shapes on one device, in their dtypes or in another."""
-
-  def leaf_bytes(leaf: jax.ShapeDtypeStruct) -> int:
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-      return 0
-    itemsize = jnp.dtype(dtype or leaf.dtype).itemsize
-    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * itemsize
-
-  return sum(map(leaf_bytes, jax.tree.leaves(tree)))
+  return device_bytes(state) + policies * device_bytes(state.params)
 
 
 def _cache_bytes(model: DecoderConfig) -> int:
