@@ -16,6 +16,7 @@ from pgax.distributed.partitioning import param_shardings
 from pgax.errors import UserError
 from pgax.models import hf
 from pgax.models.decoder import Decoder
+from pgax.study import setting_name
 from pgax.training import RunConfig
 from pgax.training.policy import load_params
 from pgax.types import PyTree
@@ -32,7 +33,8 @@ def parse_axis(config: ConfigDict, text: str) -> tuple[str, list[Any]]:
     The key and its values, of the type that the config has.
 
   Raises:
-    UserError: if there is no such setting, or a value is not of its type.
+    UserError: if there is no such setting, it is the seed, a value is not of its type, or
+      there twice.
   """
   key, _, values = text.removeprefix("config.").partition("=")
   part: Any = config
@@ -45,7 +47,12 @@ def parse_axis(config: ConfigDict, text: str) -> tuple[str, list[Any]]:
     raise UserError(f"--grid={text} has no values; give KEY=VALUE,VALUE")
   if isinstance(part, ConfigDict) or callable(part) or part is None:
     raise UserError(f"--grid has {key!r}, which is no number, word or truth value")
-  return key, [_parse(key, value, type(part)) for value in values.split(",")]
+  if key == "seed":
+    raise UserError("--grid has 'seed'; every setting has the seeds of --seeds")
+  parsed = [_parse(key, value, type(part)) for value in values.split(",")]
+  if len({*parsed}) < len(parsed):
+    raise UserError(f"--grid={text} has a value twice")
+  return key, parsed
 
 
 def _parse(key: str, text: str, kind: type) -> Any:
@@ -73,18 +80,17 @@ def make_runs(
   """
   base, runs = freeze(config), {}
   for values in itertools.product(*grid.values()):
-    changed, names = copy.deepcopy(config), []
-    for key, value in zip(grid, values, strict=True):
+    changed, setting = copy.deepcopy(config), dict(zip(grid, values, strict=True))
+    for key, value in setting.items():
       *path, last = key.split(".")
       part = changed
       for name in path:
         part = part[name]
       part[last] = value
-      names.append(f"{last}={value:g}" if isinstance(value, float) else f"{last}={value}")
     run = freeze(changed)
     if not any(key.startswith("task.") for key in grid):
       run = dataclasses.replace(run, task=base.task)
-    runs[" ".join(names) or run.name] = run
+    runs[setting_name(setting) or run.name] = run
   return runs
 
 

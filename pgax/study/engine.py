@@ -56,7 +56,8 @@ def run_program(
       devices better and need more memory.
     folder: folder of the results of finished chunks, which are not computed again; None
       keeps nothing.
-    record: JSON values that identify the study; a folder with another record is rejected.
+    record: JSON values that identify the study; a folder with another record, other
+      settings or another number of steps is rejected.
     name: name in the progress bar.
     progress: whether to show one.
 
@@ -67,14 +68,29 @@ def run_program(
     those of its chunk, divided by the number of runs in it.
 
   Raises:
-    UserError: if the folder is that of another study.
+    UserError: if the folder is that of another study, is in use, or can't be written.
   """
+  if folder is None:
+    return _run(program, settings, seeds, at_once, None, name, progress)
+  identity = {"settings": list(map(dict, settings)), "steps": program.steps}
+  with open_folder(folder, {**(record or {}), **identity}):
+    return _run(program, settings, seeds, at_once, folder, name, progress)
+
+
+def _run(
+  program: Program,
+  settings: Sequence[Numbers],
+  seeds: Sequence[int],
+  at_once: int,
+  folder: Path | None,
+  name: str,
+  progress: bool,
+) -> dict[str, np.ndarray]:
+  """Runs all chunks that the folder does not hold."""
   devices = len(jax.devices())
   runs = [(x, seed) for seed in seeds for x in range(len(settings))]
   at_once = min(at_once, len(runs))
   at_once = -(-at_once // devices) * devices
-  if folder is not None:
-    open_folder(folder, {**(record or {}), "settings": list(map(dict, settings))})
   call, parts = _compiled(program, settings, at_once), []
 
   def compute(chunk: Chunk, report: Callable[[int], None]) -> dict[str, np.ndarray]:

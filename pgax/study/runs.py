@@ -13,7 +13,14 @@ from pgax.algorithms.lift import without
 from pgax.errors import UserError
 from pgax.study.engine import run_program
 from pgax.study.policy import policy_program
-from pgax.study.settings import Grid, check_run, eval_every, free_numbers, make_settings
+from pgax.study.settings import (
+  Grid,
+  check_run,
+  eval_every,
+  free_numbers,
+  make_settings,
+  setting_name,
+)
 from pgax.training.batches import fit_task
 from pgax.training.config import RunConfig
 from pgax.types import PyTree
@@ -76,10 +83,7 @@ def study(
   if grid is not None and not grid:
     raise UserError("the grid is empty; give a number and its values, or no grid")
   settings = make_settings(run, grid or {})
-  runs = {}
-  for setting in settings:
-    name = " ".join(f"{path.rpartition('.')[2]}={x:g}" for path, x in setting.items())
-    runs[name or run.name] = setting
+  runs = {setting_name(setting) or run.name: setting for setting in settings}
   return _study(
     {name: (run, setting) for name, setting in runs.items()},
     tokenizer,

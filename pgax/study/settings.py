@@ -61,11 +61,18 @@ def make_settings(run: RunConfig, grid: Grid) -> list[dict[str, float]]:
       is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
       if not is_number or not math.isfinite(value):
         raise UserError(f"the grid's {path} has {value!r}; it must be a finite number")
+    if len({*map(float, values)}) < len(values):
+      raise UserError(f"the grid's {path} has a value twice: {list(values)}")
   combined = itertools.product(*grid.values())
   settings = [dict(zip(grid, map(float, values), strict=True)) for values in combined]
   for setting in settings:
     with_numbers(run, setting)
   return settings
+
+
+def setting_name(setting: Mapping[str, Any]) -> str:
+  """Names a setting by its values, such as `learning_rate=0.0001 clip_high=0.2`."""
+  return " ".join(f"{path.rpartition('.')[2]}={x}" for path, x in setting.items())
 
 
 def with_numbers(run: RunConfig, setting: Mapping[str, float]) -> RunConfig:

@@ -28,6 +28,8 @@ def test_an_axis_has_the_types_of_its_setting():
     ("algorithm.clip_high=a", "clip_high=a; it must be of type float"),
     ("sampling.group_size=4.5", "group_size=4.5; it must be of type int"),
     ("algorithm=1", "'algorithm', which is no number"),
+    ("seed=1,2", "'seed'; every setting has the seeds of --seeds"),
+    ("optimizer.learning_rate=0.001,1e-3", "has a value twice"),
   ],
 )
 def test_a_bad_axis_is_rejected(text, message):
@@ -48,6 +50,8 @@ def test_runs_are_all_combinations_with_one_task():
   last = runs["clip_high=0.28 group_size=8"]
   assert (last.algorithm.surrogate.clip_high, last.sampling.group_size) == (0.28, 8)
   assert list(make_runs(CONFIG, {})) == ["grpo"]
+  close = {"algorithm.clip_high": [0.2, 0.2000001]}  # equal in six digits
+  assert list(make_runs(CONFIG, close)) == ["clip_high=0.2", "clip_high=0.2000001"]
 
 
 METRICS = {

@@ -1,10 +1,14 @@
 """Programs of many runs: chunks, what is kept of them, and devices."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from pgax.errors import UserError
+from pgax.runs.lock import FolderLock
 from pgax.study import Program, run_program
+from pgax.study.files import save_chunk
 from tests.devices import run_on_devices
 from tests.study import descent
 
@@ -59,6 +63,37 @@ def test_finished_chunks_are_not_computed_again(tmp_path):
   assert not list(tmp_path.glob("*.tmp"))
   with pytest.raises(UserError, match="holds another study: settings differ"):
     run_program(program, SETTINGS[:1], SEEDS, **options)
+  shorter = dataclasses.replace(descent.program(), steps=descent.STEPS - descent.EVERY)
+  with pytest.raises(UserError, match="holds another study: steps differ"):
+    run_program(shorter, SETTINGS, SEEDS, **options)
+
+
+@pytest.mark.parametrize("name", ["runs_0_to_1.npz", "study.json"])
+def test_a_damaged_file_is_named(name, tmp_path):
+  options = {"at_once": 2, "folder": tmp_path, "progress": False}
+  run_program(descent.program(), SETTINGS, SEEDS, **options)
+  (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-20])
+  with pytest.raises(UserError, match=f"{name} can't be read: .* Remove it"):
+    run_program(descent.program(), SETTINGS, SEEDS, **options)
+
+
+def test_a_folder_that_cannot_be_used(tmp_path):
+  (tmp_path / "file").touch()
+  with pytest.raises(UserError, match="file/study can't be written: Not a directory"):
+    run_program(descent.program(), SETTINGS, SEEDS, folder=tmp_path / "file" / "study")
+  with (
+    FolderLock(tmp_path),
+    pytest.raises(UserError, match="is in use by process"),
+  ):
+    run_program(descent.program(), SETTINGS, SEEDS, folder=tmp_path)
+  with pytest.raises(UserError, match=r"chunk\.npz can't be written: No space left"):
+    save_chunk(full_disk(tmp_path) / "chunk", {"x": np.zeros(9)})
+
+
+def full_disk(folder):
+  """A folder whose next file is on a full device."""
+  (folder / "chunk.tmp").symlink_to("/dev/full")
+  return folder
 
 
 def test_runs_are_sharded_over_devices():
