@@ -86,7 +86,7 @@ class Transformer(nn.Module):
       start: position of the first token.
 
     Returns:
-      `[B, outputs, vocab]` log-probabilities, nats, and the cache with the call's positions.
+      `[B, outputs, vocab]` log-probabilities, nats, and the cache with these positions.
     """
     shape = (self.length, WIDTH)
     table = self.param("pos_emb", nn.initializers.normal(stddev=0.02), shape)
