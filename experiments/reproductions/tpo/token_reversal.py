@@ -2,9 +2,9 @@
 
 Runs each cell of Table 1 for more steps than the paper needs, the shortest cells first, and
 writes `token_reversal.md`, with steps to 1 % error next to theirs, and `token_reversal.png`
-to `--workdir` after each cell. The same command continues an interrupted study, and more
-`--seeds` add to it. With `--finished`, nothing is run: table and picture are written from
-the runs that are finished, which another process may be adding to.
+to `--workdir` after each cell, from all runs that are finished there. The same command
+continues an interrupted study, and more `--seeds` add to it. With `--finished`, nothing is
+run: table and picture are written while another process may be adding to the runs.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ from pgax.study import run_program
 
 _VOCABS = tuple(map(str, THEIRS["TPO"]))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the results.", required=True)
-_VOCAB = flags.DEFINE_list("vocab", list(_VOCABS), "Sizes of the vocabulary.")
-_METHODS = flags.DEFINE_list("methods", list(THEIRS), "Names of methods.")
+_VOCAB = flags.DEFINE_list("vocab", list(_VOCABS), "Sizes of the vocabulary to run.")
+_METHODS = flags.DEFINE_list("methods", list(THEIRS), "Names of methods to run.")
 _SEEDS = flags.DEFINE_integer("seeds", 20, "Number of seeds.", lower_bound=1)
 _AT_ONCE = flags.DEFINE_integer(
   "at_once", 1, "Number of runs that are computed at once.", lower_bound=1
@@ -35,7 +35,7 @@ _AT_ONCE = flags.DEFINE_integer(
 _STEPS = flags.DEFINE_integer(
   "steps", None, "Number of steps, instead of one for each cell.", lower_bound=1
 )
-_FINISHED = flags.DEFINE_bool("finished", False, "Whether to read finished runs only.")
+_FINISHED = flags.DEFINE_bool("finished", False, "Whether to run nothing.")
 
 
 def main() -> int:
@@ -43,14 +43,14 @@ def main() -> int:
   workdir = Path(_WORKDIR.value)
   _check("vocab", _VOCAB.value, _VOCABS)
   _check("methods", _METHODS.value, tuple(THEIRS))
-  cells = [Cell(int(x), y) for x in sorted(_VOCAB.value, key=int) for y in _METHODS.value]
+  cells = [Cell(int(x), y) for x in _VOCAB.value for y in _METHODS.value]
   if _FINISHED.value:
-    write(workdir, cells)
+    write(workdir)
     return 0
   workdir.mkdir(parents=True, exist_ok=True)
   for cell in sorted(cells, key=_updates):
     run(workdir, cell)
-    write(workdir, cells)
+    write(workdir)
   return 0
 
 
@@ -82,16 +82,17 @@ def run(workdir: Path, cell: Cell) -> None:
   )
 
 
-def write(workdir: Path, cells: list[Cell]) -> None:
-  """Writes and prints what finished runs come to.
+def write(workdir: Path) -> None:
+  """Writes and prints what all finished runs of a folder come to.
 
   Raises:
     UserError: if there are none.
   """
+  cells = [Cell(int(vocab), method) for vocab in _VOCABS for method in THEIRS]
   errors = {cell: read_errors(workdir / cell.folder, _SEEDS.value) for cell in cells}
-  results = {cell: errors[cell] for cell in cells if errors[cell] is not None}
+  results = {cell: x for cell, x in errors.items() if x is not None}
   if not results:
-    raise UserError(f"{workdir} has no finished run of these cells")
+    raise UserError(f"{workdir} has no finished run")
   text = table(results)
   (workdir / "token_reversal.md").write_text(text)
   draw(results).savefig(workdir / "token_reversal.png", dpi=110)

@@ -104,7 +104,7 @@ def test_the_program_continues_and_reads_what_is_finished(run, tmp_path):
   [
     ("--vocab=2,3", "--vocab is '2,3'; give different ones of 2, 4, 8, 16"),
     ("--methods=TPO,TPO", "--methods is 'TPO,TPO'; give different ones of TPO, GRPO"),
-    ("--finished", "has no finished run of these cells"),
+    ("--finished", "has no finished run"),
   ],
 )
 def test_the_program_rejects_what_it_can_not_run(call, tmp_path, argument, message):
