@@ -149,7 +149,7 @@ def draw(results: Mapping[Cell, np.ndarray]) -> Figure:
         handles[method] = _draw_cell(panel, cell, results[cell], f"C{number}")
     panel.axhline(GOAL, color="black", linewidth=0.7, linestyle="--")
     panel.set(title=f"{vocab} tokens", xlabel="steps", yscale="log")
-    panel.set_ylim(bottom=1e-4)
+    panel.set_ylim(1e-4, 1)
     panel.grid(alpha=0.3)
   panels[0].set_ylabel("fraction of wrong tokens")
   figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=8)
