@@ -1,8 +1,9 @@
 """Seeds a second of a study next to the loop: `python -m experiments.benchmarks.study`.
 
-Prints, for TPO's bandits and with `--default_job` for a few steps of the default job, the
-seconds of a seed in a loop of compiled steps, run once a seed, and in a study, both in this
-process and without compilation.
+Prints, for TPO's bandits, with `--token_reversal` for a few steps of token reversal, and
+with `--default_job` for a few of the default job, the seconds of a seed in a loop of
+compiled steps, run once a seed, and in a study, both in this process and without
+compilation.
 """
 
 import dataclasses
@@ -20,15 +21,18 @@ from experiments.benchmarks.report import table
 from experiments.configs import grpo
 from experiments.configuration import freeze
 from experiments.reproductions.tpo import bandits
+from experiments.reproductions.tpo.reversal import Task, token_reversal
 from pgax.data import byte_tokenizer
 from pgax.runs.loggers import read_metrics
 from pgax.study import Program, policy_program, run_program
 from pgax.training import train
 
 _SEEDS = flags.DEFINE_integer("seeds", 100, "Seeds of the bandits.", lower_bound=1)
+_TOKEN_REVERSAL = flags.DEFINE_bool("token_reversal", False, "Whether to measure it, too.")
 _DEFAULT_JOB = flags.DEFINE_bool("default_job", False, "Whether to measure it, too.")
 _STEPS, _LOOP_SEEDS = 8, 3
 _AT_ONCE = 10  # whose arrays fit into the caches of a CPU
+_REVERSAL_STEPS, _REVERSAL_SEEDS = 20, 4
 
 
 def main() -> int:
@@ -39,7 +43,14 @@ def main() -> int:
     ("bandit, 100 contexts", bandits.many_contexts),
   ):
     made = make("TPO")
-    rows.append(_row(name, _loop_seconds(made), _study_seconds(made, _SEEDS.value)))
+    study = _study_seconds(made, _SEEDS.value, _AT_ONCE)
+    rows.append(_row(name, _loop_seconds(made), study))
+  if _TOKEN_REVERSAL.value:
+    made = token_reversal("TPO", Task(vocab=2), _REVERSAL_STEPS)
+    loop = _loop_seconds(made)
+    for at_once in (1, _REVERSAL_SEEDS):
+      name = f"token reversal, {_REVERSAL_STEPS} steps, {at_once} at once"
+      rows.append(_row(name, loop, _study_seconds(made, _REVERSAL_SEEDS, at_once)))
   if _DEFAULT_JOB.value:
     rows.append(_row("default job", *_default_job()))
   print(table(rows))
@@ -67,9 +78,9 @@ def _loop_seconds(made: Program) -> float:
   return (time.perf_counter() - started) / _LOOP_SEEDS
 
 
-def _study_seconds(made: Program, seeds: int) -> float:
+def _study_seconds(made: Program, seeds: int, at_once: int) -> float:
   """Seconds of a seed in a study of many."""
-  metrics = run_program(made, [{}], range(seeds), at_once=_AT_ONCE, progress=False)
+  metrics = run_program(made, [{}], range(seeds), at_once=at_once, progress=False)
   return float(metrics["time/run"].mean())
 
 

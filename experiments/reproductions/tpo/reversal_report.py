@@ -1,0 +1,169 @@
+"""The table and the picture of token reversal, from the finished runs of its cells."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from pgax.study import over_seeds
+from pgax.study.files import load_chunk
+
+GOAL = 0.01
+# Steps to 1 % error by method and vocabulary: Table 1 of the paper, means over 20 seeds.
+THEIRS = {
+  "TPO": {2: 58, 4: 74, 8: 103, 16: 102},
+  "GRPO": {2: 904, 4: 141, 8: 124, 16: 148},
+  "DG": {2: 199, 4: 273, 8: 314, 16: 393},
+  "PPO": {2: 872, 4: 181, 8: 191, 16: 259},
+}
+_RESAMPLES = 2000
+_MARGIN, _SPARE, _ROUND = 1.4, 60, 20
+
+
+class Cell(NamedTuple):
+  """A method at a size of the vocabulary.
+
+  Attributes:
+    vocab: number of tokens in the vocabulary.
+    method: name of the method.
+  """
+
+  vocab: int
+  method: str
+
+  @property
+  def theirs(self) -> int:
+    """Steps to 1 % error in the paper."""
+    return THEIRS[self.method][self.vocab]
+
+  @property
+  def steps(self) -> int:
+    """Number of steps to run: 1.4 times theirs, at least 60 more, a multiple of 20."""
+    wanted = max(_MARGIN * self.theirs, self.theirs + _SPARE)
+    return math.ceil(wanted / _ROUND) * _ROUND
+
+  @property
+  def folder(self) -> str:
+    """Name of the folder of its runs."""
+    return f"vocab_{self.vocab}_{self.method}"
+
+
+def read_errors(folder: Path, seeds: int) -> np.ndarray | None:
+  """Reads the errors of a cell's finished runs.
+
+  Args:
+    folder: folder of the cell.
+    seeds: largest number of seeds to read.
+
+  Returns:
+    `[seeds, steps]` errors, or None if no run is finished.
+  """
+  spans = [tuple(map(int, x.stem.split("_")[1::2])) for x in folder.glob("runs_*_to_*.npz")]
+  # Of two chunks that start alike, the shorter one is of a run with fewer seeds.
+  longest = dict(sorted(spans))
+  chunks = [load_chunk(folder / f"runs_{x}_to_{y}") for x, y in longest.items()]
+  return np.concatenate([x["error"] for x in chunks])[:seeds] if chunks else None
+
+
+def steps_to_goal(errors: np.ndarray) -> tuple[float, float, float]:
+  """Finds the first step whose mean error over seeds is below 1 %.
+
+  Args:
+    errors: `[seeds, steps]` errors.
+
+  Returns:
+    The step and the ends of its 95 % interval, by a bootstrap over seeds; infinite if the
+    mean does not get there.
+  """
+  count = len(errors)
+  drawn = np.random.default_rng(0).integers(count, size=(_RESAMPLES, count))
+  weights = np.stack([np.bincount(x, minlength=count) for x in drawn]) / count
+  resampled = _first_below(weights @ errors)
+  # Ends are themselves steps: between a step and infinity there is nothing to interpolate.
+  low, high = np.percentile(resampled, [2.5, 97.5], method="nearest")
+  return float(_first_below(errors.mean(0))), float(low), float(high)
+
+
+def _first_below(means: np.ndarray) -> np.ndarray:
+  below = means < GOAL
+  return np.where(below.any(-1), below.argmax(-1), np.inf)
+
+
+def table(results: Mapping[Cell, np.ndarray]) -> str:
+  """Formats steps to 1 % error next to those of the paper.
+
+  Args:
+    results: `[seeds, steps]` errors of each cell.
+
+  Returns:
+    A Markdown table.
+  """
+  lines = [
+    "| vocabulary | method | steps to 1 % | theirs | difference | seeds | error, last |",
+    "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
+  ]
+  for cell, errors in results.items():
+    ours, low, high = steps_to_goal(errors)
+    limit = errors.shape[-1]
+    low_text, high_text = (_count(x, limit) for x in (low, high))
+    cells = (
+      str(cell.vocab),
+      cell.method,
+      f"{_count(ours, limit)} [{low_text}, {high_text}]",
+      str(cell.theirs),
+      f"{ours - cell.theirs:+.0f}" if math.isfinite(ours) else "not reached",
+      str(len(errors)),
+      f"{errors[:, -1].mean():.3%} at {limit}",
+    )
+    lines.append(f"| {' | '.join(cells)} |")
+  return "\n".join(lines) + "\n"
+
+
+def _count(step: float, limit: int) -> str:
+  return f"{step:.0f}" if math.isfinite(step) else f"over {limit}"
+
+
+def draw(results: Mapping[Cell, np.ndarray]) -> Figure:
+  """Draws errors by steps, a panel for each vocabulary, with 95 % bands over seeds.
+
+  Args:
+    results: `[seeds, steps]` errors of each cell.
+
+  Returns:
+    A figure. Triangles are the steps to 1 % of the paper.
+  """
+  vocabs = sorted({cell.vocab for cell in results})
+  figure = Figure(figsize=(1.5 + 3.4 * len(vocabs), 3.8), layout="constrained")
+  FigureCanvasAgg(figure)
+  figure.suptitle("Token reversal: mean error with 95 % bands", fontsize=11)
+  panels = figure.subplots(1, len(vocabs), squeeze=False, sharey=True)[0]
+  handles: dict[str, object] = {}
+  for panel, vocab in zip(panels, vocabs, strict=True):
+    for number, method in enumerate(THEIRS):
+      cell = Cell(vocab, method)
+      if cell in results:
+        handles[method] = _draw_cell(panel, cell, results[cell], f"C{number}")
+    panel.axhline(GOAL, color="black", linewidth=0.7, linestyle="--")
+    panel.set(title=f"{vocab} tokens", xlabel="steps", yscale="log")
+    panel.set_ylim(1e-4, 1)
+    panel.grid(alpha=0.3)
+  panels[0].set_ylabel("fraction of wrong tokens")
+  figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=8)
+  return figure
+
+
+def _draw_cell(panel: object, cell: Cell, errors: np.ndarray, color: str) -> object:
+  """Draws a method in a panel; returns its line."""
+  steps = np.arange(errors.shape[-1])
+  if len(errors) > 1:
+    mean, low, high = (x[0] for x in over_seeds(errors[None]))
+    panel.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+  else:
+    mean = errors[0]
+  (line,) = panel.plot(steps, mean, color=color, linewidth=1.3)
+  panel.plot(cell.theirs, GOAL, marker="v", color=color, markersize=6)
+  return line
