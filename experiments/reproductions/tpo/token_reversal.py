@@ -47,7 +47,6 @@ def main() -> int:
   if _FINISHED.value:
     write(workdir)
     return 0
-  workdir.mkdir(parents=True, exist_ok=True)
   for cell in sorted(cells, key=_updates):
     run(workdir, cell)
     write(workdir)
@@ -70,7 +69,7 @@ def _updates(cell: Cell) -> int:
 def run(workdir: Path, cell: Cell) -> None:
   """Runs the seeds of a cell that are not finished."""
   task, steps = Task(cell.vocab), _STEPS.value or cell.steps
-  record = {"method": cell.method, "steps": steps, "at_once": _AT_ONCE.value}
+  record = {"method": cell.method, "at_once": _AT_ONCE.value}
   run_program(
     token_reversal(cell.method, task, steps),
     [{}],
