@@ -1,0 +1,179 @@
+"""The ablations: for each, runs by their names, which differ in one choice."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from experiments.ablations.choice import choose
+from experiments.ablations.job import long_and_short_sums, make_run
+from pgax.algorithms import KLPenalty, MovingAverage, parts
+from pgax.ops import aggregation, kl
+from pgax.training import RunConfig
+
+Runs = Mapping[str, RunConfig]
+
+_BASELINES = {
+  "none": parts.NoBaseline(),
+  "batch": parts.BatchMean(),
+  "moving average": parts.MovingAverageBaseline(),
+  "group": parts.GroupCentered(),
+  "leave one out": parts.LeaveOneOut(),
+  "group and std": parts.GroupNormalized(),
+}
+_AGGREGATIONS = {
+  "sequence_mean": aggregation.sequence_mean,
+  "token_mean": aggregation.token_mean,
+  "fixed_length": parts.FixedLength(),
+  "sequence_sum": aggregation.sequence_sum,
+}
+_SCALES = {
+  "no std": parts.GroupCentered(),
+  "std of the group": parts.GroupNormalized(),
+  "std of the batch": parts.GroupNormalized(scale="batch"),
+}
+_SURROGATES = {
+  "clip": parts.Clipped(),
+  "no clip": parts.Unclipped(),
+  "clipped weight": parts.ClippedWeight(),
+}
+_SCHEDULES = ((1, 4), (4, 1), (4, 4))  # epochs and minibatches, besides one step
+_RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+_COEFS = (0.01, 0.04, 0.5)
+_TARGET = 1.0  # nats per completion, of the adaptive coefficient
+_GROUPS = (2, 4, 8, 16, 32)
+
+
+def baseline() -> Runs:
+  """What is subtracted from the reward."""
+  run = _with_algorithm(make_run(), baseline=MovingAverage())
+  options = tuple(_BASELINES.values())
+  return {
+    name: _with_algorithm(run, advantage=choose(part, options))
+    for name, part in _BASELINES.items()
+  }
+
+
+def length() -> Runs:
+  """The weight of a token in a long completion and in a short one."""
+  run, options = make_run(long_and_short_sums()), tuple(_AGGREGATIONS.values())
+  return {
+    name: _with_algorithm(run, aggregation=choose(part, options))
+    for name, part in _AGGREGATIONS.items()
+  }
+
+
+def std() -> Runs:
+  """Whether the centered reward is divided by a standard deviation."""
+  run, options = make_run(), tuple(_SCALES.values())
+  return {
+    name: _with_algorithm(run, advantage=choose(part, options))
+    for name, part in _SCALES.items()
+  }
+
+
+def off_policy() -> Runs:
+  """Several optimizer steps per rollout, with and without bounds of the ratio."""
+  run, options = make_run(), tuple(_SURROGATES.values())
+  runs = {"1x1": _with_algorithm(run, surrogate=choose(options[0], options))}
+  for epochs, minibatches in _SCHEDULES:
+    for name, part in _SURROGATES.items():
+      runs[f"{epochs}x{minibatches} {name}"] = _with_algorithm(
+        run,
+        surrogate=choose(part, options),
+        epochs=epochs,
+        minibatches=minibatches,
+      )
+  return runs
+
+
+def learning_rate() -> Runs:
+  """The learning rate of the policy."""
+  run = make_run()
+  return {
+    f"{rate:g}": dataclasses.replace(
+      run, optimizer=dataclasses.replace(run.optimizer, learning_rate=rate)
+    )
+    for rate in _RATES
+  }
+
+
+def kl_penalty() -> Runs:
+  """Estimator, place and coefficient of the KL penalty."""
+  run, in_loss = make_run(), (kl.k2, kl.k3)
+  # A coefficient of 0 is the run without a penalty, with the divergence as a metric.
+  coefs = {"none": KLPenalty(choose(kl.k3, in_loss), kl.FixedController(0.0), "loss")}
+  for coef in _COEFS:
+    controller = kl.FixedController(coef)
+    coefs[f"k1 in the reward, {coef:g}"] = KLPenalty(kl.k1, controller, "reward")
+    for estimator in in_loss:
+      coefs[f"{estimator.__name__} in the loss, {coef:g}"] = KLPenalty(
+        choose(estimator, in_loss), controller, "loss"
+      )
+  adaptive = kl.AdaptiveController(0.04, _TARGET, horizon=500)
+  coefs["k1 in the reward, adaptive"] = KLPenalty(kl.k1, adaptive, "reward")
+  return {name: _with_algorithm(run, kl=coefs[name]) for name in sorted(coefs, key=_order)}
+
+
+def _order(name: str) -> tuple[bool, str]:
+  return name != "none", name
+
+
+def group_size() -> Runs:
+  """Completions per prompt, at the same number of completions."""
+  run, runs = make_run(), {}
+  completions = run.sampling.completions_per_step
+  for group in _GROUPS:
+    sampling = dataclasses.replace(
+      run.sampling, prompts_per_step=completions // group, group_size=group
+    )
+    name = f"{completions // group} prompts, groups of {group}"
+    runs[name] = dataclasses.replace(run, sampling=sampling)
+  return runs
+
+
+def _with_algorithm(run: RunConfig, **changes: Any) -> RunConfig:
+  algorithm = dataclasses.replace(run.algorithm, **changes)
+  return dataclasses.replace(run, algorithm=algorithm)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ablation:
+  """A choice and how it is reported.
+
+  Attributes:
+    title: title of the picture.
+    runs: makes the runs by their names.
+    metric: metric of a step that is reported beside the accuracy.
+    label: the metric's name in table and picture.
+  """
+
+  title: str
+  runs: Callable[[], Runs]
+  metric: str
+  label: str
+
+
+ABLATIONS = {
+  "baseline": Ablation("Baselines", baseline, "grad_norm", "norm of the gradient"),
+  "length": Ablation(
+    "Weights of tokens", length, "length/mean", "tokens of a completion"
+  ),
+  "std": Ablation(
+    "Standard deviation of the rewards", std, "entropy", "entropy of a token, nats"
+  ),
+  "off_policy": Ablation(
+    "Epochs x minibatches", off_policy, "ratio/clip_fraction", "fraction of clipped tokens"
+  ),
+  "learning_rate": Ablation(
+    "Learning rates", learning_rate, "entropy", "entropy of a token, nats"
+  ),
+  "kl": Ablation(
+    "KL penalties", kl_penalty, "kl/ref_completion", "KL to the reference, nats"
+  ),
+  "group_size": Ablation(
+    "Group sizes at 64 completions",
+    group_size,
+    "groups/zero_variance",
+    "groups of equal rewards",
+  ),
+}
