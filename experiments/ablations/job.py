@@ -5,7 +5,7 @@ seconds. All runs start from the same weights; a seed decides problems and sampl
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -81,18 +81,18 @@ def long_and_short_sums() -> Task:
   return dataclasses.replace(task, train=_SometimesDirect(task.train, 0.5))
 
 
-def make_run(task: Task | None = None) -> RunConfig:
+def make_run(task: Callable[[], Task] = sums) -> RunConfig:
   """Makes the run that the ablations change.
 
   Args:
-    task: sums of two digits; None for `sums`.
+    task: makes the sums, of two digits.
 
   Returns:
-    A `RunConfig` with the supervised stage of the warm start.
+    A `RunConfig` with the supervised stage of the warm start, named as the task.
   """
   return RunConfig(
-    name="ablation",
-    task=task or sums(),
+    name=task.__name__,
+    task=task(),
     reward=final_answer,
     algorithm=PLAIN,
     model=_MODEL,
@@ -116,17 +116,17 @@ def without_warm_start(run: RunConfig) -> RunConfig:
   return dataclasses.replace(run, supervised=supervised)
 
 
-def warm_start(run: RunConfig, folder: Path) -> PyTree | None:
+def warm_start(run: RunConfig, workdir: Path) -> PyTree | None:
   """Trains the weights that all runs start from, or reads them if they are there.
 
   Args:
     run: run with a supervised stage.
-    folder: folder of the warm start.
+    workdir: folder of all warm starts; that of the run has its name.
 
   Returns:
     Parameters; None after an interrupt.
   """
-  run = dataclasses.replace(run, steps=0)
+  run, folder = dataclasses.replace(run, steps=0), workdir / run.name
   # Without a record of its configuration only this program can use the folder.
   if not train(run, byte_tokenizer(), folder).finished:
     return None

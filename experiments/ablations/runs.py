@@ -55,7 +55,7 @@ def baseline() -> Runs:
 
 def length() -> Runs:
   """The weight of a token in a long completion and in a short one."""
-  run, options = make_run(long_and_short_sums()), tuple(_AGGREGATIONS.values())
+  run, options = make_run(long_and_short_sums), tuple(_AGGREGATIONS.values())
   return {
     name: _with_algorithm(run, aggregation=choose(part, options))
     for name, part in _AGGREGATIONS.items()
@@ -155,9 +155,7 @@ class Ablation:
 
 ABLATIONS = {
   "baseline": Ablation("Baselines", baseline, "grad_norm", "norm of the gradient"),
-  "length": Ablation(
-    "Weights of tokens", length, "length/mean", "tokens of a completion"
-  ),
+  "length": Ablation("Weights of tokens", length, "length/mean", "tokens of a completion"),
   "std": Ablation(
     "Standard deviation of the rewards", std, "entropy", "entropy of a token, nats"
   ),
