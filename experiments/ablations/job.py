@@ -100,7 +100,7 @@ def make_run(task: Callable[[], Task] = sums) -> RunConfig:
     sampling=SamplingConfig(
       prompts_per_step=8, group_size=8, max_prompt_tokens=7, max_completion_tokens=26
     ),
-    optimizer=OptimizerConfig(learning_rate=1e-3, warmup_steps=2),
+    optimizer=OptimizerConfig(learning_rate=1e-4, warmup_steps=2),
     supervised=SupervisedConfig(
       steps=800,
       batch_size=64,
