@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pgax.algorithms import Algorithm, parts
+from pgax.algorithms import Algorithm
 from pgax.data import Task, byte_tokenizer
 from pgax.distributed.mesh import make_mesh
 from pgax.models import DecoderConfig
 from pgax.models.decoder import Decoder
-from pgax.ops import aggregation
 from pgax.rewards import final_answer
 from pgax.rewards.math import MARKER
 from pgax.tasks import addition
@@ -30,13 +29,6 @@ from pgax.training import (
 from pgax.training.policy import load_params
 from pgax.types import Example, PyTree
 
-# The algorithm that each ablation changes in one respect: the reward minus the mean of its
-# group, one optimizer step, and every token with the same weight.
-PLAIN = Algorithm(
-  advantage=parts.GroupCentered(),
-  surrogate=parts.Clipped(),
-  aggregation=aggregation.token_mean,
-)
 _MODEL = DecoderConfig(
   vocab_size=259,
   num_layers=2,
@@ -81,10 +73,11 @@ def long_and_short_sums() -> Task:
   return dataclasses.replace(task, train=_SometimesDirect(task.train, 0.5))
 
 
-def make_run(task: Callable[[], Task] = sums) -> RunConfig:
+def make_run(algorithm: Algorithm, task: Callable[[], Task] = sums) -> RunConfig:
   """Makes the run that the ablations change.
 
   Args:
+    algorithm: algorithm of the run.
     task: makes the sums, of two digits.
 
   Returns:
@@ -94,9 +87,9 @@ def make_run(task: Callable[[], Task] = sums) -> RunConfig:
     name=task.__name__,
     task=task(),
     reward=final_answer,
-    algorithm=PLAIN,
+    algorithm=algorithm,
     model=_MODEL,
-    steps=60,
+    steps=40,
     sampling=SamplingConfig(
       prompts_per_step=8, group_size=8, max_prompt_tokens=7, max_completion_tokens=26
     ),
@@ -106,7 +99,7 @@ def make_run(task: Callable[[], Task] = sums) -> RunConfig:
       batch_size=64,
       optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=20, decay_steps=800),
     ),
-    evaluation=EvaluationConfig(every=10, problems=128),
+    evaluation=EvaluationConfig(every=5, problems=128),
   )
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from experiments.ablations.runs import Ablation
 from experiments.study_report import interval
@@ -62,7 +61,7 @@ def table(study: Study, ablation: Ablation) -> str:
   return "\n".join(lines) + "\n"
 
 
-def draw(study: Study, ablation: Ablation) -> Figure:
+def draw(study: Study, ablation: Ablation) -> object:
   """Draws accuracy and the ablation's metric by steps.
 
   Args:

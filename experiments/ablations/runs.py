@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.ablations.choice import choose
 from experiments.ablations.job import long_and_short_sums, make_run
-from pgax.algorithms import KLPenalty, MovingAverage, parts
+from pgax.algorithms import Algorithm, KLPenalty, MovingAverage, parts
 from pgax.ops import aggregation, kl
 from pgax.training import RunConfig
 
@@ -20,22 +20,32 @@ _BASELINES = {
   "leave one out": parts.LeaveOneOut(),
   "group and std": parts.GroupNormalized(),
 }
+_SCALES = {
+  "no std": parts.GroupCentered(),
+  "std of the group": parts.GroupNormalized(),
+  "std of the batch": parts.GroupNormalized(scale="batch"),
+}
 _AGGREGATIONS = {
   "sequence_mean": aggregation.sequence_mean,
   "token_mean": aggregation.token_mean,
   "fixed_length": parts.FixedLength(),
   "sequence_sum": aggregation.sequence_sum,
 }
-_SCALES = {
-  "no std": parts.GroupCentered(),
-  "std of the group": parts.GroupNormalized(),
-  "std of the batch": parts.GroupNormalized(scale="batch"),
-}
 _SURROGATES = {
   "clip": parts.Clipped(),
   "no clip": parts.Unclipped(),
   "clipped weight": parts.ClippedWeight(),
 }
+_ADVANTAGES = tuple(dict.fromkeys((*_BASELINES.values(), *_SCALES.values())))
+# The algorithm that each ablation changes in one respect: the reward minus the mean of its
+# group, equal weights of all tokens, and one optimizer step. With every part a choice of
+# all that are compared, most ablations are runs of one program.
+PLAIN = Algorithm(
+  advantage=choose(parts.GroupCentered(), _ADVANTAGES),
+  surrogate=choose(parts.Clipped(), tuple(_SURROGATES.values())),
+  aggregation=choose(aggregation.token_mean, tuple(_AGGREGATIONS.values())),
+  baseline=MovingAverage(),
+)
 _SCHEDULES = ((1, 4), (4, 1), (4, 4))  # epochs and minibatches, besides one step
 _RATES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 _FAST = 3e-4  # of off-policy steps: at the job's rate ratios hardly leave the clip's range
@@ -46,56 +56,39 @@ _GROUPS = (2, 4, 8, 16, 32)
 
 def baseline() -> Runs:
   """What is subtracted from the reward."""
-  run = _with_algorithm(make_run(), baseline=MovingAverage())
-  options = tuple(_BASELINES.values())
-  return {
-    name: _with_algorithm(run, advantage=choose(part, options))
-    for name, part in _BASELINES.items()
-  }
+  return _with_parts("advantage", _BASELINES, make_run(PLAIN))
 
 
 def length() -> Runs:
   """The weight of a token in a long completion and in a short one."""
-  run, options = make_run(long_and_short_sums), tuple(_AGGREGATIONS.values())
-  return {
-    name: _with_algorithm(run, aggregation=choose(part, options))
-    for name, part in _AGGREGATIONS.items()
-  }
+  return _with_parts("aggregation", _AGGREGATIONS, make_run(PLAIN, long_and_short_sums))
 
 
 def std() -> Runs:
   """Whether the centered reward is divided by a standard deviation."""
-  run, options = make_run(), tuple(_SCALES.values())
-  return {
-    name: _with_algorithm(run, advantage=choose(part, options))
-    for name, part in _SCALES.items()
-  }
+  return _with_parts("advantage", _SCALES, make_run(PLAIN))
 
 
 def off_policy() -> Runs:
   """Several optimizer steps per rollout, with and without bounds of the ratio."""
-  run, options = _with_rate(make_run(), _FAST), tuple(_SURROGATES.values())
-  runs = {"1x1": _with_algorithm(run, surrogate=choose(options[0], options))}
+  run = _with_rate(make_run(PLAIN), _FAST)
+  runs = {"1x1": run}
   for epochs, minibatches in _SCHEDULES:
-    for name, part in _SURROGATES.items():
-      runs[f"{epochs}x{minibatches} {name}"] = _with_algorithm(
-        run,
-        surrogate=choose(part, options),
-        epochs=epochs,
-        minibatches=minibatches,
-      )
+    several = _with_algorithm(run, epochs=epochs, minibatches=minibatches)
+    for name, changed in _with_parts("surrogate", _SURROGATES, several).items():
+      runs[f"{epochs}x{minibatches} {name}"] = changed
   return runs
 
 
 def learning_rate() -> Runs:
   """The learning rate of the policy."""
-  run = make_run()
+  run = make_run(PLAIN)
   return {f"{rate:g}": _with_rate(run, rate) for rate in _RATES}
 
 
 def kl_penalty() -> Runs:
   """Estimator, place and coefficient of the KL penalty."""
-  run, in_loss = make_run(), (kl.k2, kl.k3)
+  run, in_loss = make_run(PLAIN), (kl.k2, kl.k3)
   # A coefficient of 0 is the run without a penalty, with the divergence as a metric.
   coefs = {"none": KLPenalty(choose(kl.k3, in_loss), kl.FixedController(0.0), "loss")}
   for coef in _COEFS:
@@ -116,7 +109,7 @@ def _order(name: str) -> tuple[bool, str]:
 
 def group_size() -> Runs:
   """Completions per prompt, at the same number of completions."""
-  run, runs = make_run(), {}
+  run, runs = make_run(PLAIN), {}
   completions = run.sampling.completions_per_step
   for group in _GROUPS:
     sampling = dataclasses.replace(
@@ -125,6 +118,15 @@ def group_size() -> Runs:
     name = f"{completions // group} prompts, groups of {group}"
     runs[name] = dataclasses.replace(run, sampling=sampling)
   return runs
+
+
+def _with_parts(field: str, options: Mapping[str, Callable], run: RunConfig) -> Runs:
+  """The run with each of the parts that a field of its algorithm can choose from."""
+  choice = getattr(run.algorithm, field)
+  return {
+    name: _with_algorithm(run, **{field: choose(part, choice.parts)})
+    for name, part in options.items()
+  }
 
 
 def _with_rate(run: RunConfig, rate: float) -> RunConfig:

@@ -99,16 +99,17 @@ def test_a_small_ablation(tmp_path, monkeypatch):
       small(runs[name]),
       model=tiny.CONFIG,
       supervised=warm,
-      sampling=dataclasses.replace(
-        runs[name].sampling, prompts_per_step=2, group_size=2
-      ),
+      sampling=dataclasses.replace(runs[name].sampling, prompts_per_step=2, group_size=2),
       evaluation=dataclasses.replace(runs[name].evaluation, every=1, problems=2),
     )
     for name in ("none", "group")
   }
   text = run_ablation(ablation, tiny_runs, tmp_path, "baseline", seeds=2)
   assert [line.split(" | ")[0] for line in text.splitlines()] == [
-    "| | accuracy, last", "| ---", "| none", "| group"
+    "| | accuracy, last",
+    "| ---",
+    "| none",
+    "| group",
   ]
   folder = tmp_path / "baseline"
   assert (folder / "table.md").read_text() == text
