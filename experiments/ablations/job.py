@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pgax.algorithms import Algorithm
+from pgax.algorithms import Algorithm, dr_grpo
 from pgax.data import Task, byte_tokenizer
 from pgax.distributed.mesh import make_mesh
 from pgax.models import DecoderConfig
@@ -119,7 +119,9 @@ def warm_start(run: RunConfig, workdir: Path) -> PyTree | None:
   Returns:
     Parameters; None after an interrupt.
   """
-  run, folder = dataclasses.replace(run, steps=0), workdir / run.name
+  # No algorithm acts in it, and the state of one, such as a baseline, would be saved.
+  run = dataclasses.replace(run, steps=0, algorithm=dr_grpo())
+  folder = workdir / run.name
   # Without a record of its configuration only this program can use the folder.
   if not train(run, byte_tokenizer(), folder).finished:
     return None
