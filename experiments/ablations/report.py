@@ -10,7 +10,7 @@ from pgax.report import Band, draw_metrics
 from pgax.study import Study, over_seeds, steps_of, summarize
 
 _ACCURACY = "eval/accuracy"
-_LAST = 10  # steps that the second metric is averaged over: it varies from step to step
+_LAST = 10  # steps that a metric of a step is averaged over in the table
 
 
 def write_ablation(study: Study, ablation: Ablation, folder: Path) -> str:
@@ -27,7 +27,7 @@ def write_ablation(study: Study, ablation: Ablation, folder: Path) -> str:
   folder.mkdir(parents=True, exist_ok=True)
   text = table(study, ablation)
   (folder / "table.md").write_text(text)
-  draw(study, ablation).savefig(folder / "curves.png", dpi=100)
+  draw(study, ablation).savefig(folder / "curves.png", dpi=95)
   arrays = {name.replace("/", "|"): x for name, x in study.metrics.items()}
   np.savez_compressed(folder / "metrics.npz", names=np.array(study.settings), **arrays)
   return text
@@ -64,6 +64,8 @@ def table(study: Study, ablation: Ablation) -> str:
 def draw(study: Study, ablation: Ablation) -> object:
   """Draws accuracy and the ablation's metric by steps.
 
+  The metric varies from step to step, so it is averaged over those before an evaluation.
+
   Args:
     study: the study of the ablation's runs.
     ablation: how it is reported.
@@ -71,14 +73,21 @@ def draw(study: Study, ablation: Ablation) -> object:
   Returns:
     A figure with two panels.
   """
-  labels = {"accuracy": _ACCURACY, ablation.label: ablation.metric}
+  accuracy, other = study.metrics[_ACCURACY], _averaged(study, ablation.metric)
+  steps = steps_of(study, _ACCURACY)
   return draw_metrics(
-    {label: _bands(study, metric) for label, metric in labels.items()},
-    {label: steps_of(study, metric) for label, metric in labels.items()},
+    {"accuracy": _bands(study, accuracy), ablation.label: _bands(study, other)},
+    {"accuracy": steps, ablation.label: steps[1:]},
     f"{ablation.title}: {len(study.seeds)} seeds, 95 % bands",
   )
 
 
-def _bands(study: Study, metric: str) -> dict[str, Band]:
-  means = over_seeds(study.metrics[metric])
+def _averaged(study: Study, metric: str) -> np.ndarray:
+  """A metric of a step, averaged over the steps before each evaluation."""
+  values = study.metrics[metric]
+  return values.reshape(*values.shape[:2], -1, study.eval_every).mean(-1)
+
+
+def _bands(study: Study, values: np.ndarray) -> dict[str, Band]:
+  means = over_seeds(values)
   return {name: Band(*(x[i] for x in means)) for i, name in enumerate(study.settings)}
