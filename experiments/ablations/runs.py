@@ -51,7 +51,7 @@ _RATES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 _FAST = 3e-4  # of off-policy steps: at the job's rate ratios hardly leave the clip's range
 _COEFS = (0.01, 0.04, 0.5)
 _TARGET = 1.0  # nats per completion, of the adaptive coefficient
-_GROUPS = (2, 4, 8, 16, 32)
+_GROUPS = (2, 8, 32)
 
 
 def baseline() -> Runs:
