@@ -107,7 +107,7 @@ def test_a_small_ablation(tmp_path, monkeypatch):
   }
   text = run_ablation(ablation, tiny_runs, tmp_path, "baseline", seeds=2)
   assert [line.split(" | ")[0] for line in text.splitlines()] == [
-    "| | accuracy, last",
+    "|",
     "| ---",
     "| none",
     "| group",
