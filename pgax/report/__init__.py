@@ -1,6 +1,6 @@
 """The report of a run: learning curves and completions, as figures and HTML."""
 
-from pgax.report.bands import Band, draw_bands
+from pgax.report.bands import Band, draw_bands, draw_metrics
 from pgax.report.curves import draw_curves
 from pgax.report.page import write_report
 from pgax.report.tokens import completion_html, samples_html
@@ -10,6 +10,7 @@ __all__ = [
   "completion_html",
   "draw_bands",
   "draw_curves",
+  "draw_metrics",
   "samples_html",
   "write_report",
 ]

@@ -1,0 +1,1 @@
+"""Ablations of the choices that make a policy-gradient algorithm, as studies."""
