@@ -103,7 +103,6 @@ def run_ablation(
     at_once=at_once,
     params=params,
     workdir=workdir / name,
-    record={"steps": next(iter(runs.values())).steps},
   )
   return write_ablation(study, ablation, workdir / name)
 

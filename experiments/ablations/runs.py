@@ -46,7 +46,7 @@ PLAIN = Algorithm(
   aggregation=choose(aggregation.token_mean, tuple(_AGGREGATIONS.values())),
   baseline=MovingAverage(),
 )
-_SCHEDULES = ((4, 4),)  # epochs and minibatches of off-policy steps
+_SCHEDULES = ((2, 2), (4, 4))  # epochs and minibatches of off-policy steps
 _RATES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 _FAST = 3e-4  # learning rate of off-policy steps, at which a clip makes a difference
 _COEFS = (0.01, 0.04, 0.5)
