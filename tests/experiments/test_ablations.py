@@ -41,7 +41,7 @@ def test_runs_can_be_studied(name):
       structures.append(known)
       check_run(small(run), TOKENIZER)
   # A choice of a part is a number.
-  programs = {"off_policy": 2, "kl": 3, "group_size": len(runs)}
+  programs = {"off_policy": 3, "kl": 3, "group_size": len(runs)}
   assert len(structures) == programs.get(name, 1)
 
 
