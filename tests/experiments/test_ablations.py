@@ -30,6 +30,7 @@ def small(run):
   return dataclasses.replace(job.without_warm_start(run), task=task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_runs_can_be_studied(name):
   runs = list(ABLATIONS[name].runs().values())

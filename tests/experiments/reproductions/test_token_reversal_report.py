@@ -85,6 +85,7 @@ def run(call, tmp_path):
   return lambda *more: call("reproductions.tpo.token_reversal", *arguments, *more)
 
 
+@pytest.mark.slow
 def test_the_program_continues_and_reads_what_is_finished(run, tmp_path):
   assert run("--seeds=1").returncode == 0
   chunk = tmp_path / "vocab_2_DG" / "runs_0_to_0.npz"
