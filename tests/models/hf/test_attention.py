@@ -19,8 +19,8 @@ DRAWN = np.random.default_rng(0).integers(3, families.VOCAB, (2, GROUP + 1, NEW)
 TOKENS = DRAWN.astype(np.int32)
 PROMPT_MASK = np.arange(PROMPT) < np.array([[PROMPT], [6]])
 MASK = np.arange(NEW) < np.array([[NEW, 4], [9, NEW]])[..., None]
-# Between them they have windows, softcaps, norms of heads, scaled rotations, and experts.
-NAMES = ("gemma2", "gemma3", "phi3_longrope", "qwen3_moe")
+# Between them they have windows, softcaps, norms of heads, and scaled rotations.
+NAMES = ("gemma2", "gemma3", "phi3_longrope", "qwen3")
 CASES = [case for case in families.CASES if case.name in NAMES]
 
 
