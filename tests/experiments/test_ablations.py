@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.ablations import job
-from experiments.ablations.__main__ import chosen, run_ablation, shortened
 from experiments.ablations.choice import Choice, choose
+from experiments.ablations.run import chosen, run_ablation, shortened
 from experiments.ablations.runs import ABLATIONS
 from pgax.algorithms import parts
 from pgax.algorithms.lift import without

@@ -1,0 +1,70 @@
+"""Which ablations to run, and how one is run."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.ablations.job import warm_start, without_warm_start
+from experiments.ablations.report import write_ablation
+from experiments.ablations.runs import ABLATIONS, Ablation
+from pgax.data import byte_tokenizer
+from pgax.errors import UserError
+from pgax.study import study_runs
+from pgax.training import RunConfig
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+  """Returns the names of ablations.
+
+  Args:
+    names: names of ablations, or `all`.
+
+  Raises:
+    UserError: if a name is unknown.
+  """
+  for name in names:
+    if name not in (*ABLATIONS, "all"):
+      raise UserError(f"--name has {name!r}; allowed are all, {', '.join(ABLATIONS)}")
+  return list(ABLATIONS) if "all" in names else list(dict.fromkeys(names))
+
+
+def shortened(runs: dict[str, RunConfig], steps: int | None) -> dict[str, RunConfig]:
+  """Returns the runs with another number of steps, if one is given."""
+  if steps is None:
+    return runs
+  return {name: dataclasses.replace(run, steps=steps) for name, run in runs.items()}
+
+
+def run_ablation(
+  ablation: Ablation,
+  runs: dict[str, RunConfig],
+  workdir: Path,
+  name: str,
+  seeds: int = 10,
+  at_once: int | None = None,
+) -> str | None:
+  """Runs an ablation from the warm start of its task, and writes what it found.
+
+  Args:
+    ablation: how it is reported.
+    runs: its runs, which have the same supervised stage.
+    workdir: folder of all ablations, which share warm starts.
+    name: name of the ablation, and of its folder.
+    seeds: number of seeds.
+    at_once: number of runs that are computed at once; see `study.study_runs`.
+
+  Returns:
+    The table; None after an interrupt.
+  """
+  params = warm_start(next(iter(runs.values())), workdir / "warm_start")
+  if params is None:
+    return None
+  study = study_runs(
+    {name: without_warm_start(run) for name, run in runs.items()},
+    byte_tokenizer(),
+    seeds=seeds,
+    at_once=at_once,
+    params=params,
+    workdir=workdir / name,
+  )
+  return write_ablation(study, ablation, workdir / name)
