@@ -351,7 +351,7 @@ class TokenReward(Protocol):
   """A reward as a function of arrays, for programs that never return to the host."""
 
   def answer_tokens(self, example: Example) -> Sequence[int]:
-    """Returns what it needs of an example, as token ids above 0."""
+    """Returns what it needs of an example: tokens or other int32 numbers above 0."""
 
   def __call__(
     self, prompt_tokens: Array, tokens: Array, mask: Array, answer_tokens: Array

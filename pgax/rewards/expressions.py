@@ -6,7 +6,7 @@ from fractions import Fraction
 
 _TOKEN = re.compile(r"[0-9]+|[-+*/()]|\s+|(.)", re.DOTALL)
 # Far beyond any answer, yet small enough for any depth of parentheses and any number.
-_MAX_TOKENS, _MAX_DIGITS = 100, 9
+MAX_TOKENS, MAX_DIGITS = 100, 9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ def parse_expression(text: str) -> Expression | None:
   tokens = []
   for match in _TOKEN.finditer(text):
     token = match.group()
-    if match.group(1) or len(tokens) == _MAX_TOKENS or len(token.strip()) > _MAX_DIGITS:
+    if match.group(1) or len(tokens) == MAX_TOKENS or len(token.strip()) > MAX_DIGITS:
       return None
     tokens += [token] * (not token.isspace())
   try:

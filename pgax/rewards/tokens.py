@@ -1,7 +1,6 @@
 """Rewards as functions of arrays: the same numbers as on text, inside of a program.
 
-They read tokens of one byte each. Text is compared byte by byte: characters beyond ASCII
-are neither digits nor white space here, whereas text rewards know those of other scripts.
+They read tokens of one byte each; see `token_text`.
 """
 
 import dataclasses
@@ -14,32 +13,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from pgax.rewards.math import MARKER
+from pgax.rewards.token_text import (
+  NEWLINE,
+  NONE,
+  SPACES,
+  answer_span,
+  byte_characters,
+  encoded,
+  packed,
+  text_of,
+)
 from pgax.types import Array, Example
 
-_NONE = -1  # the character of a special token, which text omits
-_SPACES = b" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"
-_NEWLINE, _HASH = ord("\n"), ord("#")
-
-
-def byte_characters(token_bytes: Sequence[bytes]) -> np.ndarray:
-  """Maps tokens of one byte to it.
-
-  Args:
-    token_bytes: bytes of all `V` tokens, empty for special tokens.
-
-  Returns:
-    `[V]` int32, -1 for tokens without text.
-
-  Raises:
-    ValueError: if a token has several bytes.
-  """
-  for token, spelling in enumerate(token_bytes):
-    if len(spelling) > 1:
-      raise ValueError(
-        f"token {token} is {spelling!r}; a reward of tokens needs a tokenizer whose tokens "
-        "are single bytes, such as data.byte_tokenizer"
-      )
-  return np.array([x[0] if x else _NONE for x in token_bytes], np.int32)
+_HASH = ord("#")
 
 
 def final_answer_tokens(token_bytes: Sequence[bytes]) -> "FinalAnswerTokens":
@@ -69,7 +55,7 @@ def _number_table() -> np.ndarray:
   def add(states: Sequence[str], characters: str, to: str) -> None:
     moves.update({(state, x): to for state in states for x in characters})
 
-  digits, nonzero, spaces = "0123456789", "123456789", _SPACES.decode()
+  digits, nonzero, spaces = "0123456789", "123456789", SPACES.decode()
   add(("start",), spaces, "start")
   add(("start",), "+-", "sign")
   add(("start", "sign"), "$", "dollar")
@@ -128,14 +114,14 @@ class FinalAnswerTokens:
     text = example.ground_truth
     if not (text.isascii() and text.isdecimal()):
       raise ValueError(f"ground_truth is {text!r}; it must be a whole number, at least 0")
-    return _encoded(self.characters, text.lstrip("0"))
+    return encoded(self.characters, text.lstrip("0"))
 
   def __call__(
     self, prompt_tokens: Array, tokens: Array, mask: Array, answer_tokens: Array
   ) -> Mapping[str, Array]:
     del prompt_tokens
-    text = _text(self.characters, tokens, mask)
-    answer = _text(self.characters, answer_tokens, answer_tokens > 0) - ord("0")
+    text = text_of(self.characters, tokens, mask)
+    answer = text_of(self.characters, answer_tokens, answer_tokens > 0) - ord("0")
     length = jnp.sum(answer >= 0, axis=-1, keepdims=True)
     zeros, no = jnp.zeros(text.shape[:-1], jnp.int32), jnp.zeros(text.shape[:-1], bool)
     start = _Parse(zeros, no, no, zeros, zeros, no)
@@ -165,8 +151,8 @@ def _read_character(
   following = _Parse(
     hashes=jnp.where(character == _HASH, parse.hashes + 1, 0),
     marked=parse.marked,
-    ended=parse.ended | (character == _NEWLINE),
-    state=jnp.where(character == _NEWLINE, parse.state, state),
+    ended=parse.ended | (character == NEWLINE),
+    state=jnp.where(character == NEWLINE, parse.state, state),
     matched=parse.matched + matches,
     differs=parse.differs | differs,
   )
@@ -176,7 +162,7 @@ def _read_character(
   zeros, no = jnp.zeros_like(parse.state), jnp.zeros_like(parse.marked)
   begun = _Parse(following.hashes, ~no, no, zeros, zeros, no)
   following = _where(following.hashes >= len(MARKER), begun, following)
-  return _where(character == _NONE, parse, following), None
+  return _where(character == NONE, parse, following), None
 
 
 def _where(condition: Array, yes: _Parse, no: _Parse) -> _Parse:
@@ -198,21 +184,20 @@ class SpelledTokens:
 
   def answer_tokens(self, example: Example) -> list[int]:
     """Returns the letters of an example's ground truth as tokens, in lower case."""
-    return _encoded(self.characters, example.ground_truth.lower())
+    return encoded(self.characters, example.ground_truth.lower())
 
   def __call__(
     self, prompt_tokens: Array, tokens: Array, mask: Array, answer_tokens: Array
   ) -> Mapping[str, Array]:
     del prompt_tokens
-    text = _packed(_text(self.characters, tokens, mask))
-    start, end = _answer_span(text)
-    start, end = _stripped(text, start, end)
-    answer = _text(self.characters, answer_tokens, answer_tokens > 0)[:, None]
+    text = packed(text_of(self.characters, tokens, mask))
+    start, end = answer_span(text)
+    answer = text_of(self.characters, answer_tokens, answer_tokens > 0)[:, None]
     width = answer.shape[-1]
     at = start[..., None] + jnp.arange(width)
     letters = jnp.take_along_axis(text, jnp.minimum(at, text.shape[-1] - 1), axis=-1)
     upper = (letters >= ord("A")) & (letters <= ord("Z"))
-    letters = jnp.where(at < end[..., None], letters + 32 * upper, _NONE)
+    letters = jnp.where(at < end[..., None], letters + 32 * upper, NONE)
     count = jnp.sum((letters == answer) & (answer >= 0), axis=-1)
     length = jnp.broadcast_to(jnp.sum(answer >= 0, axis=-1), count.shape)
     exact = (count == length) & (end - start == length)
@@ -230,66 +215,3 @@ def _partial_rewards(width: int) -> np.ndarray:
       total += 1 / length
       table[length, count] = total - 0.2 if total == 1.0 else total
   return table
-
-
-def _encoded(characters: np.ndarray, text: str) -> list[int]:
-  """Tokens of a text, one for each byte."""
-  return [int(np.flatnonzero(characters == byte)[0]) for byte in text.encode()]
-
-
-def _text(characters: np.ndarray, tokens: Array, mask: Array) -> Array:
-  """Bytes of tokens; -1 for special tokens and where masked."""
-  return jnp.where(mask, jnp.asarray(characters)[tokens], _NONE)
-
-
-def _packed(text: Array) -> Array:
-  """Moves the characters of `[..., T]` texts to their beginning."""
-  order = jnp.argsort(text == _NONE, axis=-1, stable=True)
-  return jnp.take_along_axis(text, order, axis=-1)
-
-
-def _occurrences(text: Array, word: str) -> Array:
-  """Whether a word begins at each character, `[..., T]` bool."""
-  found = jnp.ones(text.shape, bool)
-  for offset, byte in enumerate(word.encode()):
-    shifted = jnp.roll(text, -offset, axis=-1) == byte
-    found &= shifted & (jnp.arange(text.shape[-1]) + offset < text.shape[-1])
-  return found
-
-
-def _answer_span(text: Array) -> tuple[Array, Array]:
-  """Start and end of the tagged answer in packed texts; see `answers.tagged_answer`."""
-  index, limit = jnp.arange(text.shape[-1]), text.shape[-1]
-  length = jnp.sum(text != _NONE, axis=-1)
-
-  def last(found: Array) -> Array:
-    return jnp.max(jnp.where(found, index, -1), axis=-1)
-
-  def first(found: Array, otherwise: Array | int) -> Array:
-    return jnp.minimum(jnp.min(jnp.where(found, index, limit), axis=-1), otherwise)
-
-  opens, closes = _occurrences(text, "<answer>"), _occurrences(text, "</answer>")
-  before = index + len("<answer>") <= last(closes)[..., None]
-  opened = last(opens & before)
-  inside = opened + len("<answer>")
-  closed = first(closes & (index >= inside[..., None]), limit)
-  marked = last(_occurrences(text, MARKER))
-  after = marked + len(MARKER)
-  line_end = first((text == _NEWLINE) & (index >= after[..., None]), length)
-  plain = jnp.zeros_like(length), length
-  start, end = (
-    jnp.where(opened >= 0, tag, jnp.where(marked >= 0, line, whole))
-    for tag, line, whole in zip((inside, closed), (after, line_end), plain, strict=True)
-  )
-  return start, end
-
-
-def _stripped(text: Array, start: Array, end: Array) -> tuple[Array, Array]:
-  """Start and end without surrounding white space."""
-  index = jnp.arange(text.shape[-1])
-  inside = (index >= start[..., None]) & (index < end[..., None])
-  visible = inside & ~jnp.isin(text, jnp.array(list(_SPACES)))
-  first = jnp.min(jnp.where(visible, index, text.shape[-1]), axis=-1)
-  last = jnp.max(jnp.where(visible, index, -1), axis=-1)
-  nothing = last < 0
-  return jnp.where(nothing, start, first), jnp.where(nothing, start, last + 1)

@@ -1,6 +1,7 @@
 """A study: runs of many settings and seeds as one program for each structure."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,22 @@ from pgax.study.settings import (
 from pgax.training.batches import fit_task
 from pgax.training.config import RunConfig
 from pgax.types import PyTree
+
+# Fields of a run that its results depend on. Problems may be too many to write down.
+_RECORDED = (
+  "algorithm",
+  "critic",
+  "data",
+  "evaluation",
+  "learner",
+  "lora",
+  "model",
+  "optimizer",
+  "policy_update",
+  "reward",
+  "sampling",
+  "supervised",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +87,9 @@ def study(
       None is one for each CPU, and eight for each accelerator.
     params: parameters that all policies start from; None initializes them by the seed.
     workdir: folder where the results of finished runs are kept; the same call continues an
-      interrupted study. None keeps nothing.
-    record: JSON values that identify the study; a folder with another record is rejected.
+      interrupted study. A folder with results of another configuration, other numbers or
+      seeds is rejected; task and `params` are not compared. None keeps nothing.
+    record: further JSON values that identify the study.
     progress: whether to show a progress bar.
 
   Returns:
@@ -167,7 +185,12 @@ def _study(
       chosen,
       at_once=at_once,
       folder=workdir and workdir / f"program_{number}",
-      record={"names": list(names), "seeds": list(chosen), **(record or {})},
+      record={
+        **_structure_record(*settings[names[0]]),
+        "names": list(names),
+        "seeds": list(chosen),
+        **(record or {}),
+      },
       name=name,
       progress=progress,
     )
@@ -175,6 +198,16 @@ def _study(
       results[x] = {key: values[index] for key, values in metrics.items()}
   (_, every) = schedules.pop()
   return Study(tuple(settings), chosen, _stacked(settings, results), every)
+
+
+def _structure_record(run: RunConfig, numbers: Mapping[str, float]) -> dict[str, str]:
+  """Describes what the results of a run depend on, besides its numbers and problems."""
+  structure = without(run, numbers).structure
+  # Addresses of functions differ from process to process.
+  return {
+    field: re.sub(r" at 0x[0-9a-f]+", "", repr(getattr(structure, field)))
+    for field in _RECORDED
+  }
 
 
 def _by_structure(

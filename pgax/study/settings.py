@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.algorithms import lift
 from pgax.algorithms.lift import find_numbers
+from pgax.data.prompts import pad
 from pgax.data.tokenizer import decode, encode_completion, token_bytes
 from pgax.errors import UserError
 from pgax.learner.numbers import OF_OPTIMIZER
@@ -22,7 +23,9 @@ from pgax.types import Example, TokenReward
 
 Grid = Mapping[str, Sequence[float]]
 _OPTIMIZERS = ("optimizer", "critic.optimizer", "supervised.optimizer")
-_COMPARED = 8  # held-out problems whose rewards on text and on tokens are compared
+# Held-out problems whose rewards on text and on tokens are compared, and the number of ways
+# to cut the end of their solutions: of another reward, a whole solution may say nothing.
+_COMPARED, _CUTS = 8, 10
 _BY_SEED = "train a run for each seed with training.train"
 
 
@@ -171,14 +174,17 @@ def _check_rewards_agree(
   """Compares both rewards on solutions, whole, cut, and of other problems."""
   count = min(_COMPARED, len(run.task.held_out))
   examples = [run.task.held_out[i] for i in range(count)]
-  for example, other in zip(examples, [*examples[1:], examples[0]], strict=True):
-    solution = example.solution or example.ground_truth
-    answer = list(reward.answer_tokens(example)) or [0]
-    for text in (solution, solution[:-1], other.solution or other.ground_truth, ""):
-      tokens = np.array([[encode_completion(tokenizer, text)]], np.int32)
-      scores = reward(np.ones((1, 1), int), tokens, tokens >= 0, np.array([answer]))
-      ours = {name: float(x[0, 0]) for name, x in scores.items()}
-      theirs = _scores_of_text(run, example, decode(tokenizer, tokens[0, 0]))
+  solutions = [x.solution or x.ground_truth for x in examples]
+  for number, example in enumerate(examples):
+    other, solution = solutions[number - 1], solutions[number]
+    texts = [other, *(solution[: len(solution) - cut] for cut in range(_CUTS)), ""]
+    rows = [encode_completion(tokenizer, text) for text in texts]
+    tokens, mask = pad(rows, max(map(len, rows)))
+    answer = np.array([list(reward.answer_tokens(example)) or [0]])
+    scores = reward(np.ones((1, 1), np.int32), tokens[None], mask[None], answer)
+    for k, text in enumerate(texts):
+      ours = {name: float(x[0, k]) for name, x in scores.items()}
+      theirs = _scores_of_text(run, example, decode(tokenizer, tokens[k][mask[k]]))
       if any(not _is_close(ours.get(name), value) for name, value in theirs.items()):
         raise UserError(
           f"the reward of the run gives {theirs} for {text!r} and the task's token_reward "

@@ -15,6 +15,7 @@ from pgax.data.templates import fill
 from pgax.rewards.answers import tagged_answer
 from pgax.rewards.expressions import parse_expression
 from pgax.rewards.math import MARKER
+from pgax.tasks.countdown_tokens import countdown_tokens
 from pgax.types import NO_METADATA, Example
 
 _OPERATORS = "+-*"  # quotients would have to be integers
@@ -258,4 +259,4 @@ def countdown(
   held_out = CountdownProblems(held_out_size, True, *settings)
   for problems in (train, held_out):
     problems.draw(np.random.default_rng(seed))  # checks that the split has problems
-  return Task(train, held_out)
+  return Task(train, held_out, token_reward=countdown_tokens)

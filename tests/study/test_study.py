@@ -9,10 +9,11 @@ import pytest
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.errors import UserError
-from pgax.rewards.tokens import byte_characters
+from pgax.rewards.token_text import byte_characters
 from pgax.runs.loggers import read_metrics
 from pgax.study import policy_program, study, study_runs
-from pgax.study.settings import make_settings
+from pgax.study.settings import check_run, make_settings
+from pgax.tasks import Countdown, countdown
 from pgax.training import EvaluationConfig, ScoringConfig, SupervisedConfig, train
 from tests import tiny
 
@@ -114,6 +115,17 @@ def test_a_bad_grid_is_rejected(grid, message):
     study(run_config(), TOKENIZER, grid=grid)
 
 
+def of_countdown(reward):
+  base = tiny.run_config(reward=reward, steps=2, supervised=SupervisedConfig())
+  sampling = dataclasses.replace(base.sampling, max_prompt_tokens=12)
+  task = countdown(operands=2, patience=0.5, tries=2)
+  return dataclasses.replace(base, task=task, sampling=sampling)
+
+
+def test_a_run_of_countdown_is_a_program():
+  check_run(of_countdown(Countdown()), TOKENIZER)
+
+
 def without_token_reward():
   run = run_config()
   return dataclasses.replace(run, task=dataclasses.replace(run.task, token_reward=None))
@@ -127,6 +139,8 @@ def without_token_reward():
     (lambda: run_config(scoring=ScoringConfig(workers=1)), "scoring.workers is 1"),
     (lambda: run_config(steps=3, evaluation=EvaluationConfig(every=2)), "steps is 3 and"),
     (lambda: run_config(reward=tiny.any_reward), "the reward of the run gives .*'reward'"),
+    (lambda: of_countdown(Countdown(use_all=False)), "gives {'reward': 0.0, .*'format': 1"),
+    (lambda: of_countdown(Countdown(format_score=0.1)), "run gives {'reward': 0.1"),
   ],
 )
 def test_a_run_that_needs_the_host_is_rejected(run, message):
@@ -182,3 +196,16 @@ def test_runs_of_a_seed_share_their_supervised_stage():
   assert trained.pop() == ([6], {other: [3.0]})
   program.start({other: np.array([3.0, 4.0])}, [6, 6])
   assert trained.pop() == ([6, 6], {other: [3.0, 4.0]})
+
+
+def test_a_folder_is_of_one_configuration(tmp_path):
+  run = run_config(steps=1, evaluation=EvaluationConfig(every=1, problems=2))
+  options = {"seeds": 1, "workdir": tmp_path, "progress": False}
+  found = study(run, TOKENIZER, **options)
+  again = study(run, TOKENIZER, **options)  # nothing is computed
+  assert again.metrics["time/run"] == found.metrics["time/run"]
+  text = (tmp_path / "program_0" / "study.json").read_text()
+  assert "<function odd_digits>" in text and " at 0x" not in text
+  sampling = dataclasses.replace(run.sampling, top_k=5)
+  with pytest.raises(UserError, match="program_0 holds another study: sampling differ"):
+    study(dataclasses.replace(run, sampling=sampling), TOKENIZER, **options)
