@@ -20,7 +20,7 @@ import optax
 from flax import struct
 from optax import contrib
 
-from experiments.reproductions.tpo.reversal_model import Transformer, empty_cache
+from experiments.reproductions.tpo.reversal_model import Cache, Transformer, empty_cache
 from pgax.ops import advantages, kl, surrogates
 from pgax.study import Program
 from pgax.study.program import Metrics, Numbers
@@ -60,12 +60,14 @@ class Rollout:
     candidates: `[B, T, K]` candidates for each next token, of which the first one was used.
     logp: `[B, T, K]` their log-probabilities, nats.
     rewards: `[B, T, K]` their rewards.
+    error: fraction of wrong tokens, those of the candidates that were not used left out.
   """
 
   tokens: Array
   candidates: Array
   logp: Array
   rewards: Array
+  error: Array
 
 
 def _batch_centered(rewards: Array) -> Array:
@@ -81,11 +83,12 @@ def _tpo(logp: Array, rollout: Rollout) -> Array:
   return jnp.mean(terms.loss)
 
 
-def _grpo(logp: Array, rollout: Rollout) -> Array:
+def _grpo(logp: Array, rollout: Rollout, kl_coef: float = _KL_COEF) -> Array:
   """GRPO with a penalty for the divergence from the old policy, summed over candidates."""
   scores = advantages.grpo(rollout.rewards, eps=1e-8)
   loss = surrogates.clipped(logp, rollout.logp, scores).loss
-  loss = loss + _KL_COEF * kl.k3(logp, rollout.logp)
+  if kl_coef:
+    loss = loss + kl_coef * kl.k3(logp, rollout.logp)
   return jnp.mean(jnp.sum(loss, axis=-1))
 
 
@@ -105,11 +108,11 @@ def _dg(logp: Array, rollout: Rollout) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-  """A method of the table.
+  """A method of the tables.
 
   Attributes:
     loss: the loss, given log-probabilities `[B, T, K]` of the candidates of a rollout.
-    candidates: number of candidates at each state; 1 samples a token as usual.
+    candidates: number of candidates of a group; 1 is a method without groups.
     epochs: number of updates by a rollout.
   """
 
@@ -121,6 +124,7 @@ class Method:
 METHODS = {
   "TPO": Method(_tpo, CANDIDATES, EPOCHS),
   "GRPO": Method(_grpo, CANDIDATES, EPOCHS),
+  "GRPO without KL": Method(functools.partial(_grpo, kl_coef=0.0), CANDIDATES, EPOCHS),
   "DG": Method(_dg, 1, 1),  # it has no limit on the update, which more epochs need
   "PPO": Method(_ppo, 1, EPOCHS),
 }
@@ -144,7 +148,7 @@ def draw(key: Array, logp: Array, count: int) -> Array:
 
 
 def roll_out(task: Task, params: PyTree, key: Array, candidates: int) -> Rollout:
-  """Samples prompts and their trajectories, with a key/value cache.
+  """Samples prompts and a trajectory for each, with candidates at its states.
 
   Args:
     task: sizes of the task.
@@ -155,32 +159,67 @@ def roll_out(task: Task, params: PyTree, key: Array, candidates: int) -> Rollout
   Returns:
     A `Rollout`.
   """
+  prompts, start, key = read_prompts(task, params, key)
+  drawn, logp = complete(task, params, start, key, candidates)
+  tokens = jnp.concatenate([prompts, drawn[:, :-1, 0]], axis=1)
+  rewards = (drawn == prompts[:, ::-1, None]).astype(jnp.float32)
+  return Rollout(tokens, drawn, logp, rewards, 1 - jnp.mean(rewards[..., 0]))
+
+
+def read_prompts(
+  task: Task, params: PyTree, key: Array
+) -> tuple[Array, tuple[Array, Cache], Array]:
+  """Draws prompts and reads them.
+
+  Args:
+    task: sizes of the task.
+    params: parameters of the policy.
+    key: random key.
+
+  Returns:
+    `[B, T]` prompts; the log-probabilities `[B, 1, vocab]` after them, with the cache; and
+    the random key of what follows.
+  """
   prompt_key, key = jax.random.split(key)
   prompts = jax.random.randint(prompt_key, (task.prompts, task.length), 0, task.vocab)
   cache = empty_cache(task.prompts, 2 * task.length)
-  logp, cache = task.model.apply(params, prompts, 1, cache)
+  return prompts, task.model.apply(params, prompts, 1, cache), key
 
-  def step(carry: tuple, position: Array) -> tuple[tuple, tuple[Array, Array]]:
-    logp, cache, key = carry
-    now, key = jax.random.split(key)
-    drawn, drawn_logp = choose(now, logp[:, 0])
-    logp, cache = task.model.apply(params, drawn[:, :1], 1, cache, position)
-    return (logp, cache, key), (drawn, drawn_logp)
+
+def complete(
+  task: Task, params: PyTree, start: tuple[Array, Cache], key: Array, candidates: int
+) -> tuple[Array, Array]:
+  """Samples what follows prompts.
+
+  Args:
+    task: sizes of the task.
+    params: parameters of the policy.
+    start: log-probabilities and cache from `read_prompts`.
+    key: random key.
+    candidates: number of candidates at each state; the first one is followed.
+
+  Returns:
+    `[B, T, candidates]` tokens and their log-probabilities, nats.
+  """
 
   def choose(key: Array, logp: Array) -> tuple[Array, Array]:
-    drawn = draw(key, logp, candidates)
-    return drawn, jnp.take_along_axis(logp, drawn, axis=-1)
+    drawn = draw(key, logp[:, 0], candidates)
+    return drawn, jnp.take_along_axis(logp[:, 0], drawn, axis=-1)
+
+  def step(carry: tuple, position: Array) -> tuple[tuple, tuple[Array, Array]]:
+    (logp, cache), key = carry
+    now, key = jax.random.split(key)
+    drawn, drawn_logp = choose(now, logp)
+    following = task.model.apply(params, drawn[:, :1], 1, cache, position)
+    return (following, key), (drawn, drawn_logp)
 
   positions = task.length + jnp.arange(task.length - 1)
-  (logp, _, key), before = jax.lax.scan(step, (logp, cache, key), positions)
-  last = choose(jax.random.split(key)[0], logp[:, 0])  # nothing follows it
-  drawn, drawn_logp = (
+  ((logp, _), key), before = jax.lax.scan(step, (start, key), positions)
+  last = choose(jax.random.split(key)[0], logp)  # nothing follows it
+  return tuple(
     jnp.moveaxis(jnp.concatenate([x, y[None]]), 0, 1)
     for x, y in zip(before, last, strict=True)
   )
-  tokens = jnp.concatenate([prompts, drawn[:, :-1, 0]], axis=1)
-  rewards = (drawn == prompts[:, ::-1, None]).astype(jnp.float32)
-  return Rollout(tokens, drawn, drawn_logp, rewards)
 
 
 def candidate_logp(task: Task, params: PyTree, rollout: Rollout) -> Array:
@@ -209,7 +248,34 @@ def token_reversal(method: str, task: Task, steps: int) -> Program:
   Returns:
     A `Program`.
   """
-  chosen, optimizer = METHODS[method], contrib.muon(LEARNING_RATE)
+  chosen = METHODS[method]
+  sample = functools.partial(roll_out, task, candidates=chosen.candidates)
+  logp = functools.partial(candidate_logp, task)
+  return training_program(task, chosen, steps, sample, logp)
+
+
+def training_program(
+  task: Task,
+  method: Method,
+  steps: int,
+  sample: Callable[..., Rollout],
+  candidate_logp: Callable[[PyTree, Rollout], Array],
+  learning_rate: float = LEARNING_RATE,
+) -> Program:
+  """Makes a program that samples and updates; its metric is the error of each rollout.
+
+  Args:
+    task: sizes of the task.
+    method: how a rollout is learned from.
+    steps: number of steps.
+    sample: samples a rollout, given `params` and `key`.
+    candidate_logp: computes the log-probabilities of a rollout's candidates.
+    learning_rate: learning rate of Muon.
+
+  Returns:
+    A `Program`.
+  """
+  optimizer = contrib.muon(learning_rate)
 
   def start(numbers: Numbers, seeds: Sequence[int]) -> tuple[PyTree, PyTree, Array]:
     del numbers
@@ -226,19 +292,17 @@ def token_reversal(method: str, task: Task, steps: int) -> Program:
   ) -> tuple[tuple[PyTree, PyTree, Array], Metrics]:
     del numbers, data
     params, moments, key = state
-    step_key = jax.random.fold_in(key, index)
-    rollout = roll_out(task, params, step_key, chosen.candidates)
+    rollout = sample(params=params, key=jax.random.fold_in(key, index))
 
     def loss(params: PyTree) -> Array:
-      return chosen.loss(candidate_logp(task, params, rollout), rollout)
+      return method.loss(candidate_logp(params, rollout), rollout)
 
     def epoch(carry: tuple[PyTree, PyTree], _: None) -> tuple[tuple, None]:
       params, moments = carry
       updates, moments = optimizer.update(jax.grad(loss)(params), moments, params)
       return (optax.apply_updates(params, updates), moments), None
 
-    carry, _ = jax.lax.scan(epoch, (params, moments), None, chosen.epochs)
-    error = 1 - jnp.mean(rollout.rewards[..., 0])
-    return (*carry, key), {"error": error}
+    carry, _ = jax.lax.scan(epoch, (params, moments), None, method.epochs)
+    return (*carry, key), {"error": rollout.error}
 
   return Program(steps, start, step)
