@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +9,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pgax.study import over_seeds
-from pgax.study.files import load_chunk
 
 GOAL = 0.01
 # Steps to 1 % error by method and vocabulary: Table 1 of the paper, means over 20 seeds.
@@ -50,23 +48,6 @@ class Cell(NamedTuple):
   def folder(self) -> str:
     """Name of the folder of its runs."""
     return f"vocab_{self.vocab}_{self.method}"
-
-
-def read_errors(folder: Path, seeds: int) -> np.ndarray | None:
-  """Reads the errors of a cell's finished runs.
-
-  Args:
-    folder: folder of the cell.
-    seeds: largest number of seeds to read.
-
-  Returns:
-    `[seeds, steps]` errors, or None if no run is finished.
-  """
-  spans = [tuple(map(int, x.stem.split("_")[1::2])) for x in folder.glob("runs_*_to_*.npz")]
-  # Of two chunks that start alike, the shorter one is of a run with fewer seeds.
-  longest = dict(sorted(spans))
-  chunks = [load_chunk(folder / f"runs_{x}_to_{y}") for x, y in longest.items()]
-  return np.concatenate([x["error"] for x in chunks])[:seeds] if chunks else None
 
 
 def steps_to_goal(errors: np.ndarray) -> tuple[float, float, float]:

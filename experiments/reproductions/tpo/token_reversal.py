@@ -14,15 +14,13 @@ from absl import flags
 
 from experiments import program
 from experiments.reproductions.tpo.reversal import METHODS, Task, token_reversal
-from experiments.reproductions.tpo.reversal_report import (
-  THEIRS,
-  Cell,
-  draw,
+from experiments.reproductions.tpo.reversal_report import THEIRS, Cell, draw, table
+from experiments.reproductions.tpo.reversal_runs import (
+  check_choices,
   read_errors,
-  table,
+  run_cell,
 )
 from pgax.errors import UserError
-from pgax.study import run_program
 
 _VOCABS = tuple(map(str, THEIRS["TPO"]))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the results.", required=True)
@@ -41,8 +39,8 @@ _FINISHED = flags.DEFINE_bool("finished", False, "Whether to run nothing.")
 def main() -> int:
   """Runs the cells, and prints the table."""
   workdir = Path(_WORKDIR.value)
-  _check("vocab", _VOCAB.value, _VOCABS)
-  _check("methods", _METHODS.value, tuple(THEIRS))
+  check_choices("vocab", _VOCAB.value, _VOCABS)
+  check_choices("methods", _METHODS.value, tuple(THEIRS))
   cells = [Cell(int(x), y) for x in _VOCAB.value for y in _METHODS.value]
   if _FINISHED.value:
     write(workdir)
@@ -53,14 +51,6 @@ def main() -> int:
   return 0
 
 
-def _check(flag: str, values: list[str], allowed: tuple[str, ...]) -> None:
-  unknown = [x for x in values if x not in allowed]
-  if unknown or not values or len({*values}) < len(values):
-    raise UserError(
-      f"--{flag} is {','.join(values)!r}; give different ones of {', '.join(allowed)}"
-    )
-
-
 def _updates(cell: Cell) -> int:
   """Number of updates of a run, which takes most of its time."""
   return cell.steps * METHODS[cell.method].epochs
@@ -69,15 +59,13 @@ def _updates(cell: Cell) -> int:
 def run(workdir: Path, cell: Cell) -> None:
   """Runs the seeds of a cell that are not finished."""
   task, steps = Task(cell.vocab), _STEPS.value or cell.steps
-  record = {"method": cell.method, "at_once": _AT_ONCE.value}
-  run_program(
+  run_cell(
+    workdir / cell.folder,
     token_reversal(cell.method, task, steps),
-    [{}],
-    range(_SEEDS.value),
-    at_once=_AT_ONCE.value,
-    folder=workdir / cell.folder,
-    record={**record, "task": dataclasses.asdict(task)},
-    name=f"{cell.method}, {cell.vocab} tokens",
+    _SEEDS.value,
+    _AT_ONCE.value,
+    {"method": cell.method, "task": dataclasses.asdict(task)},
+    f"{cell.method}, {cell.vocab} tokens",
   )
 
 
