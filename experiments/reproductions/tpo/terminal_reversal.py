@@ -1,10 +1,10 @@
 """Runs TPO's terminal rewards: `python -m experiments.reproductions.tpo.terminal_reversal`.
 
-Runs cells of Table 3, the cheapest first. After each cell, it writes to `--workdir`, from all
-runs that are finished there, `terminal_reversal.md`, with wrong completions of the last step
-next to theirs, and `terminal_reversal.png`. The same command continues an interrupted study,
-and more `--seeds` add to it. With `--finished`, nothing is run: table and picture are written
-while another process may be adding to the runs.
+Runs cells of Table 3, the cheapest first. After each cell, it writes to `--workdir`, from
+all runs that are finished there, `terminal_reversal.md`, with wrong completions of the last
+step next to theirs, and `terminal_reversal.png`. The same command continues an interrupted
+study, and more `--seeds` add to it. With `--finished`, nothing is run: table and picture
+are written while another process may be adding to the runs.
 """
 
 from pathlib import Path

@@ -101,6 +101,10 @@ def grpo(logp, old, rewards):
   return -gain.sum(-1).mean()
 
 
+def grpo_without_kl(logp, old, rewards):
+  return -clipped(np.exp(logp - old), standardized(rewards)).sum(-1).mean()
+
+
 def ppo(logp, old, rewards):
   advantages = rewards - rewards.mean(0)
   return -clipped(np.exp(logp - old), advantages).sum((1, 2)).mean()
@@ -113,9 +117,16 @@ def dg(logp, old, rewards):
   return -(gate * advantages * logp).sum((1, 2)).mean()
 
 
-@pytest.mark.parametrize(
-  ("method", "formula"), [("TPO", tpo), ("GRPO", grpo), ("PPO", ppo), ("DG", dg)]
-)
+FORMULAS = {
+  "TPO": tpo,
+  "GRPO": grpo,
+  "GRPO without KL": grpo_without_kl,
+  "PPO": ppo,
+  "DG": dg,
+}
+
+
+@pytest.mark.parametrize(("method", "formula"), FORMULAS.items())
 def test_losses_are_their_formulas(method, formula):
   count = METHODS[method].candidates
   random = np.random.default_rng(0)
@@ -129,6 +140,7 @@ def test_losses_are_their_formulas(method, formula):
     candidates=jnp.zeros(shape, jnp.int32),
     logp=jnp.asarray(old),
     rewards=jnp.asarray(rewards),
+    error=jnp.zeros(()),
   )
   loss = jax.jit(METHODS[method].loss)(jnp.asarray(logp), filled)
   np.testing.assert_allclose(loss, formula(logp, old, rewards), rtol=1e-5)
@@ -139,7 +151,7 @@ def test_nothing_pulls_beyond_the_clip(method):
   shape = (4, 2, METHODS[method].candidates)
   rewards = jnp.zeros(shape).at[0].set(1.0).at[..., 0].add(0.5)
   old = jnp.full(shape, -2.0)
-  filled = reversal.Rollout(jnp.zeros(()), jnp.zeros(()), old, rewards)
+  filled = reversal.Rollout(jnp.zeros(()), jnp.zeros(()), old, rewards, jnp.zeros(()))
   slope = jax.jit(jax.grad(METHODS[method].loss))
   slopes, gains = slope(old + jnp.log(2.0), filled), slope(old, filled) < 0
   # The penalty of GRPO pulls back to the old policy; PPO has none.

@@ -7,10 +7,10 @@ from experiments.reproductions.tpo.reversal_report import (
   THEIRS,
   Cell,
   draw,
-  read_errors,
   steps_to_goal,
   table,
 )
+from experiments.reproductions.tpo.reversal_runs import read_errors
 from pgax.study.files import save_chunk
 
 
