@@ -11,21 +11,14 @@ from experiments.reproductions.tpo import terminal
 from experiments.reproductions.tpo.reversal import METHODS, Task
 from experiments.reproductions.tpo.terminal_report import THEIRS, Cell, draw, table
 from pgax.study import run_program
+from tests.experiments.reproductions.policies import noisy_params
 
 TASK, GROUP = Task(vocab=2, length=2, prompts=16), 4
 
 
 @pytest.fixture(scope="module")
 def params():
-  """Parameters whose policy is far from uniform."""
-  tokens = jnp.zeros((1, 2 * TASK.length), jnp.int32)
-  start = jax.jit(TASK.model.init, static_argnums=2)(jax.random.key(1), tokens, 1)
-  leaves, tree = jax.tree.flatten(start)
-  keys = jax.random.split(jax.random.key(2), len(leaves))
-  noisy = [
-    x + 0.1 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)
-  ]
-  return jax.tree.unflatten(tree, noisy)
+  return noisy_params(TASK)
 
 
 @pytest.fixture(scope="module")

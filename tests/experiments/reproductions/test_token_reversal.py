@@ -10,6 +10,7 @@ import pytest
 from experiments.reproductions.tpo import reversal
 from experiments.reproductions.tpo.reversal import METHODS, Task
 from pgax.study import run_program
+from tests.experiments.reproductions.policies import noisy_params
 
 TASK = Task(vocab=3, length=4, prompts=5)
 CANDIDATES = 3
@@ -17,15 +18,7 @@ CANDIDATES = 3
 
 @pytest.fixture(scope="module")
 def params():
-  """Parameters whose attention and output differ clearly between positions and tokens."""
-  tokens = jnp.zeros((1, 2 * TASK.length), jnp.int32)
-  start = jax.jit(TASK.model.init, static_argnums=2)(jax.random.key(1), tokens, 1)
-  leaves, tree = jax.tree.flatten(start)
-  keys = jax.random.split(jax.random.key(2), len(leaves))
-  noisy = [
-    x + 0.1 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)
-  ]
-  return jax.tree.unflatten(tree, noisy)
+  return noisy_params(TASK)
 
 
 @pytest.fixture(scope="module")
