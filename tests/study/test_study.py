@@ -19,8 +19,9 @@ from tests import tiny
 
 TOKENIZER = byte_tokenizer()
 # Relative differences of metrics in 20 steps, by how many runs are computed at once. Alone,
-# the compiler may sum a norm in another order; together, products are batched.
-TOLERANCE = {1: 4 * 2**-23, 4: 2e-4}
+# the compiler may sum in another order, most visibly the deviation of whitened advantages;
+# together, products are batched.
+TOLERANCE = {1: 32 * 2**-23, 4: 2e-4}
 
 
 def odd_digits(prompt, completion, ground_truth, metadata) -> dict[str, float]:
