@@ -21,7 +21,8 @@ from experiments.benchmarks.report import table
 from experiments.configs import grpo
 from experiments.configuration import freeze
 from experiments.reproductions.tpo import bandits
-from experiments.reproductions.tpo.reversal import Task, token_reversal
+from experiments.reproductions.tpo.reversal import token_reversal
+from experiments.reproductions.tpo.reversal_rollout import Task
 from pgax.data import byte_tokenizer
 from pgax.runs.loggers import read_metrics
 from pgax.study import Program, policy_program, run_program

@@ -139,12 +139,25 @@ def draw(results: Mapping[Cell, np.ndarray]) -> Figure:
 
 def _draw_cell(panel: object, cell: Cell, errors: np.ndarray, color: str) -> object:
   """Draws a method in a panel; returns its line."""
-  steps = np.arange(errors.shape[-1])
+  line = draw_band(panel, np.arange(errors.shape[-1]), errors, color)
+  panel.plot(cell.theirs, GOAL, marker="v", color=color, markersize=6)
+  return line
+
+
+def draw_band(panel: object, steps: np.ndarray, errors: np.ndarray, color: str) -> object:
+  """Draws the mean over seeds, with a 95 % band if there are several.
+
+  Args:
+    panel: axes to draw in.
+    steps: `[steps]` positions.
+    errors: `[seeds, steps]` errors.
+    color: color of line and band.
+
+  Returns:
+    The line.
+  """
+  mean = errors.mean(0)
   if len(errors) > 1:
     mean, low, high = (x[0] for x in over_seeds(errors[None]))
     panel.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
-  else:
-    mean = errors[0]
-  (line,) = panel.plot(steps, mean, color=color, linewidth=1.3)
-  panel.plot(cell.theirs, GOAL, marker="v", color=color, markersize=6)
-  return line
+  return panel.plot(steps, mean, color=color, linewidth=1.3)[0]

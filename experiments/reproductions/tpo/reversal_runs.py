@@ -1,10 +1,11 @@
 """The runs of a table's cells: their choice, their computation, and their files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from pgax.errors import UserError
 from pgax.study import Program, run_program
@@ -73,3 +74,34 @@ def read_errors(folder: Path, seeds: int) -> np.ndarray | None:
   longest = dict(sorted(spans))
   chunks = [load_chunk(folder / f"runs_{x}_to_{y}") for x, y in longest.items()]
   return np.concatenate([x["error"] for x in chunks])[:seeds] if chunks else None
+
+
+def write_results(
+  workdir: Path,
+  name: str,
+  cells: Sequence[Any],
+  seeds: int,
+  table: Callable[[Mapping[Any, np.ndarray]], str],
+  draw: Callable[[Mapping[Any, np.ndarray]], Figure],
+) -> None:
+  """Writes and prints what all finished runs of a folder come to.
+
+  Args:
+    workdir: folder of the results.
+    name: name of the files.
+    cells: all cells of the table; each has the name of its folder.
+    seeds: largest number of seeds to read.
+    table: formats `[seeds, steps]` errors of each cell.
+    draw: draws them.
+
+  Raises:
+    UserError: if no run is finished.
+  """
+  errors = {cell: read_errors(workdir / cell.folder, seeds) for cell in cells}
+  results = {cell: x for cell, x in errors.items() if x is not None}
+  if not results:
+    raise UserError(f"{workdir} has no finished run")
+  text = table(results)
+  (workdir / f"{name}.md").write_text(text)
+  draw(results).savefig(workdir / f"{name}.png", dpi=110)
+  print(f"\n{text}")

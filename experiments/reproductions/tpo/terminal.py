@@ -12,19 +12,17 @@ import math
 import jax
 import jax.numpy as jnp
 
-from experiments.reproductions.tpo.reversal import (
-  CANDIDATES,
-  LEARNING_RATE,
-  METHODS,
+from experiments.reproductions.tpo.reversal import LEARNING_RATE, training_program
+from experiments.reproductions.tpo.reversal_methods import CANDIDATES, METHODS
+from experiments.reproductions.tpo.reversal_model import empty_cache
+from experiments.reproductions.tpo.reversal_rollout import (
   Rollout,
   Task,
   candidate_logp,
   complete,
   read_prompts,
   roll_out,
-  training_program,
 )
-from experiments.reproductions.tpo.reversal_model import empty_cache
 from pgax.study import Program
 from pgax.types import Array, PyTree
 
@@ -36,7 +34,7 @@ def terminal_reversal(method: str, length: int, match: str, steps: int) -> Progr
   """Token reversal with a terminal reward; its metric is the fraction of wrong completions.
 
   Args:
-    method: one of `reversal.METHODS`.
+    method: one of `reversal_methods.METHODS`.
     length: number of tokens of a prompt.
     match: one of `MATCHES`. With as many completions as the others, a method without groups
       has eight times as many prompts and the square root of 8 times the learning rate.

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from experiments.reproductions.tpo import reversal
+from experiments.reproductions.tpo import reversal_methods
+from experiments.reproductions.tpo.reversal_report import draw_band
 from experiments.reproductions.tpo.terminal import MATCHES
 from pgax.study import over_seeds
 
@@ -56,7 +57,7 @@ class Cell(NamedTuple):
   @property
   def in_groups(self) -> bool:
     """Whether the method has groups, so that it is the same with either match."""
-    return reversal.METHODS[self.method].candidates > 1
+    return reversal_methods.METHODS[self.method].candidates > 1
 
   @property
   def folder(self) -> str:
@@ -138,12 +139,7 @@ def _draw_cell(panel: object, cell: Cell, errors: np.ndarray, color: str) -> obj
   count = max(1, errors.shape[-1] // _WINDOW)
   means = errors[:, : count * _WINDOW].reshape(len(errors), count, -1).mean(-1)
   steps = (np.arange(count) + 0.5) * errors.shape[-1] / count
-  if len(means) > 1:
-    mean, low, high = (x[0] for x in over_seeds(means[None]))
-    panel.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
-  else:
-    mean = means[0]
-  (line,) = panel.plot(steps, mean, color=color, linewidth=1.3)
+  line = draw_band(panel, steps, means, color)
   if cell.theirs is not None:
     end = errors.shape[-1]
     panel.plot(end, cell.theirs / 100, marker="<", color=color, clip_on=False)

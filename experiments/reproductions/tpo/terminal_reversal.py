@@ -12,11 +12,11 @@ from pathlib import Path
 from absl import flags
 
 from experiments import program
-from experiments.reproductions.tpo import reversal
+from experiments.reproductions.tpo import reversal_methods
 from experiments.reproductions.tpo.reversal_runs import (
   check_choices,
-  read_errors,
   run_cell,
+  write_results,
 )
 from experiments.reproductions.tpo.terminal import MATCHES, terminal_reversal
 from experiments.reproductions.tpo.terminal_report import (
@@ -27,7 +27,6 @@ from experiments.reproductions.tpo.terminal_report import (
   draw,
   table,
 )
-from pgax.errors import UserError
 
 _LENGTHS = tuple(map(str, LENGTHS))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the results.", required=True)
@@ -67,9 +66,9 @@ def main() -> int:
 
 def _tokens(cell: Cell) -> int:
   """Number of tokens of a step's updates, which take most of its time."""
-  method = reversal.METHODS[cell.method]
+  method = reversal_methods.METHODS[cell.method]
   alone = cell.match == "prompts" and not cell.in_groups
-  completions = 1 if alone else reversal.CANDIDATES
+  completions = 1 if alone else reversal_methods.CANDIDATES
   return completions * cell.length * method.epochs
 
 
@@ -86,20 +85,9 @@ def run(workdir: Path, cell: Cell) -> None:
 
 
 def write(workdir: Path) -> None:
-  """Writes and prints what all finished runs of a folder come to.
-
-  Raises:
-    UserError: if there are none.
-  """
+  """Writes and prints what all finished runs of a folder come to."""
   cells = [Cell(x, y, z) for x in MATCHES for y in LENGTHS for z in METHODS]
-  errors = {cell: read_errors(workdir / cell.folder, _SEEDS.value) for cell in cells}
-  results = {cell: x for cell, x in errors.items() if x is not None}
-  if not results:
-    raise UserError(f"{workdir} has no finished run")
-  text = table(results)
-  (workdir / "terminal_reversal.md").write_text(text)
-  draw(results).savefig(workdir / "terminal_reversal.png", dpi=110)
-  print(f"\n{text}")
+  write_results(workdir, "terminal_reversal", cells, _SEEDS.value, table, draw)
 
 
 if __name__ == "__main__":

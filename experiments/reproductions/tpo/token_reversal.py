@@ -13,14 +13,15 @@ from pathlib import Path
 from absl import flags
 
 from experiments import program
-from experiments.reproductions.tpo.reversal import METHODS, Task, token_reversal
+from experiments.reproductions.tpo.reversal import token_reversal
+from experiments.reproductions.tpo.reversal_methods import METHODS
 from experiments.reproductions.tpo.reversal_report import THEIRS, Cell, draw, table
+from experiments.reproductions.tpo.reversal_rollout import Task
 from experiments.reproductions.tpo.reversal_runs import (
   check_choices,
-  read_errors,
   run_cell,
+  write_results,
 )
-from pgax.errors import UserError
 
 _VOCABS = tuple(map(str, THEIRS["TPO"]))
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the results.", required=True)
@@ -70,20 +71,9 @@ def run(workdir: Path, cell: Cell) -> None:
 
 
 def write(workdir: Path) -> None:
-  """Writes and prints what all finished runs of a folder come to.
-
-  Raises:
-    UserError: if there are none.
-  """
+  """Writes and prints what all finished runs of a folder come to."""
   cells = [Cell(int(vocab), method) for vocab in _VOCABS for method in THEIRS]
-  errors = {cell: read_errors(workdir / cell.folder, _SEEDS.value) for cell in cells}
-  results = {cell: x for cell, x in errors.items() if x is not None}
-  if not results:
-    raise UserError(f"{workdir} has no finished run")
-  text = table(results)
-  (workdir / "token_reversal.md").write_text(text)
-  draw(results).savefig(workdir / "token_reversal.png", dpi=110)
-  print(f"\n{text}")
+  write_results(workdir, "token_reversal", cells, _SEEDS.value, table, draw)
 
 
 if __name__ == "__main__":

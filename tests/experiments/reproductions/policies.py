@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from experiments.reproductions.tpo.reversal import Task
+from experiments.reproductions.tpo.reversal_rollout import Task
 from pgax.types import PyTree
 
 

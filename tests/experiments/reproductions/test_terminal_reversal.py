@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.reproductions.tpo import terminal
-from experiments.reproductions.tpo.reversal import METHODS, Task
+from experiments.reproductions.tpo.reversal_methods import METHODS
+from experiments.reproductions.tpo.reversal_rollout import Task
 from experiments.reproductions.tpo.terminal_report import THEIRS, Cell, draw, table
 from pgax.study import run_program
 from tests.experiments.reproductions.policies import noisy_params

@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.reproductions.tpo import reversal
-from experiments.reproductions.tpo.reversal import METHODS, Task
+from experiments.reproductions.tpo import reversal_rollout
+from experiments.reproductions.tpo.reversal import token_reversal
+from experiments.reproductions.tpo.reversal_methods import METHODS
+from experiments.reproductions.tpo.reversal_rollout import Task
 from pgax.study import run_program
 from tests.experiments.reproductions.policies import noisy_params
 
@@ -23,7 +25,7 @@ def params():
 
 @pytest.fixture(scope="module")
 def rollout(params):
-  draw = jax.jit(functools.partial(reversal.roll_out, TASK, candidates=CANDIDATES))
+  draw = jax.jit(functools.partial(reversal_rollout.roll_out, TASK, candidates=CANDIDATES))
   return draw(params, jax.random.key(0))
 
 
@@ -40,7 +42,7 @@ def test_cached_decoding_equals_a_pass_over_each_prefix(params, rollout):
 
 
 def test_one_pass_gives_the_candidates_of_all_states(params, rollout):
-  logp = jax.jit(functools.partial(reversal.candidate_logp, TASK))(params, rollout)
+  logp = jax.jit(functools.partial(reversal_rollout.candidate_logp, TASK))(params, rollout)
   np.testing.assert_allclose(logp, rollout.logp, atol=1e-5)
   assert np.ptp(logp) > 0.5  # else everything would be close to everything
 
@@ -60,7 +62,7 @@ def test_candidates_are_drawn_from_the_policy():
   logp = jnp.log(jnp.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]))
   for count in (1, 8):
     keys = jax.random.split(jax.random.key(0), 4000 // count)
-    draw = functools.partial(reversal.draw, logp=logp, count=count)
+    draw = functools.partial(reversal_rollout.draw, logp=logp, count=count)
     drawn = jax.jit(jax.vmap(draw))(keys)
     assert drawn.shape == (4000 // count, 2, count)
     for row in range(2):
@@ -128,7 +130,7 @@ def test_losses_are_their_formulas(method, formula):
   rewards = random.integers(0, 2, shape).astype(float)
   rewards[0] = 1.0  # where nothing is to be learned by a group
   logp = old + change
-  filled = reversal.Rollout(
+  filled = reversal_rollout.Rollout(
     tokens=jnp.zeros((TASK.prompts, 2 * TASK.length - 1), jnp.int32),
     candidates=jnp.zeros(shape, jnp.int32),
     logp=jnp.asarray(old),
@@ -144,7 +146,9 @@ def test_nothing_pulls_beyond_the_clip(method):
   shape = (4, 2, METHODS[method].candidates)
   rewards = jnp.zeros(shape).at[0].set(1.0).at[..., 0].add(0.5)
   old = jnp.full(shape, -2.0)
-  filled = reversal.Rollout(jnp.zeros(()), jnp.zeros(()), old, rewards, jnp.zeros(()))
+  filled = reversal_rollout.Rollout(
+    jnp.zeros(()), jnp.zeros(()), old, rewards, jnp.zeros(())
+  )
   slope = jax.jit(jax.grad(METHODS[method].loss))
   slopes, gains = slope(old + jnp.log(2.0), filled), slope(old, filled) < 0
   # The penalty of GRPO pulls back to the old policy; PPO has none.
@@ -162,7 +166,7 @@ THEIRS = {
 @pytest.mark.parametrize("method", THEIRS)
 def test_a_run_begins_as_that_of_the_authors(method):
   theirs = THEIRS[method]
-  made = reversal.token_reversal(method, Task(vocab=2), len(theirs))
+  made = token_reversal(method, Task(vocab=2), len(theirs))
   metrics = run_program(made, [{}], [0], at_once=1, progress=False)
   # Another machine may round differently, and sample another token or two.
   np.testing.assert_allclose(metrics["error"][0, 0], theirs, atol=3e-3)
