@@ -55,6 +55,8 @@ def main() -> int:
   for name in _PRESETS.value:
     if name not in _NAMES:
       raise UserError(f"--presets has {name!r}; allowed are {', '.join(_NAMES)}")
+  if not _PRESETS.value:
+    raise UserError(f"--presets is empty; allowed are {', '.join(_NAMES)}")
   text = compare(workdir, _PRESETS.value, _SEEDS.value, _STEPS.value, _AT_ONCE.value)
   if text is None:
     print("\nInterrupted; give the same command again to continue.")

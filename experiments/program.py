@@ -27,6 +27,8 @@ from pgax.training.renamed import RENAMED_PREFERENCES, RENAMED_RUN, check_names
 from pgax.training.train import DEFAULT_LOGGERS
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG)
+# Paths that are something else than the program needs there, or somebody else's.
+_UNUSABLE = (errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDIR)
 # `--help` lists the flags defined here among those of the program.
 flags.disclaim_key_flags()
 _HELP = {"--help", "-help", "-h", "--h", "-?", "--helpfull", "--helpshort"}
@@ -88,6 +90,8 @@ def run(main: Callable[[], int | None], processes: bool = False) -> None:
         raise UserError(
           f"unexpected argument {argv[1]!r}; settings are given as --name=value"
         )
+      if "workdir" in flags.FLAGS and flags.FLAGS.workdir == "":
+        raise UserError("--workdir is empty; give a folder")
       # Libraries log tracebacks of what they raise as well, which is reported below.
       logging.set_verbosity(logging.FATAL)
       warnings.formatwarning = _format_warning
@@ -103,10 +107,11 @@ def run(main: Callable[[], int | None], processes: bool = False) -> None:
     except UserError as error:
       return _report(error)
     except OSError as error:
-      if error.errno not in _UNWRITABLE:
+      if error.errno not in (*_UNWRITABLE, *_UNUSABLE):
         raise
       where = error.filename or "a file of the run"
-      return _report(UserError(f"{where} can't be written: {error.strerror}"))
+      what = "written" if error.errno in _UNWRITABLE else "used"
+      return _report(UserError(f"{where} can't be {what}: {error.strerror}"))
     except KeyboardInterrupt:
       print(
         "\nstopped; the same command continues from the last checkpoint", file=sys.stderr

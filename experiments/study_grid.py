@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,15 @@ from pgax.training import RunConfig
 from pgax.training.policy import load_params
 from pgax.types import PyTree
 
+_TRUTH = {"True": True, "true": True, "False": False, "false": False}
+_START = "all settings start from the same parameters, so run a study for each"
+# Settings that all runs of a study share.
+_SHARED = {
+  "seed": "every setting has the seeds of --seeds",
+  "init_from_run": _START,
+  "model.path": _START,
+}
+
 
 def parse_axis(config: ConfigDict, text: str) -> tuple[str, list[Any]]:
   """Parses a value of `--grid`.
@@ -33,8 +41,8 @@ def parse_axis(config: ConfigDict, text: str) -> tuple[str, list[Any]]:
     The key and its values, of the type that the config has.
 
   Raises:
-    UserError: if there is no such setting, it is the seed, a value is not of its type, or
-      there twice.
+    UserError: if there is no such setting, all runs share it, a value is not of its type,
+      or there twice.
   """
   key, _, values = text.removeprefix("config.").partition("=")
   part: Any = config
@@ -45,10 +53,10 @@ def parse_axis(config: ConfigDict, text: str) -> tuple[str, list[Any]]:
     part = part[name]
   if not values:
     raise UserError(f"--grid={text} has no values; give KEY=VALUE,VALUE")
-  if isinstance(part, ConfigDict) or callable(part) or part is None:
+  if type(part) not in (bool, int, float, str):
     raise UserError(f"--grid has {key!r}, which is no number, word or truth value")
-  if key == "seed":
-    raise UserError("--grid has 'seed'; every setting has the seeds of --seeds")
+  if key in _SHARED:
+    raise UserError(f"--grid has {key!r}; {_SHARED[key]}")
   parsed = [_parse(key, value, type(part)) for value in values.split(",")]
   if len({*parsed}) < len(parsed):
     raise UserError(f"--grid={text} has a value twice")
@@ -56,11 +64,9 @@ def parse_axis(config: ConfigDict, text: str) -> tuple[str, list[Any]]:
 
 
 def _parse(key: str, text: str, kind: type) -> Any:
-  if kind is bool and text in ("True", "False", "true", "false"):
-    return text in ("True", "true")
   try:
-    return kind(text) if kind in (int, float, str) else kind(json.loads(text))
-  except ValueError:
+    return _TRUTH[text] if kind is bool else kind(text)
+  except (KeyError, ValueError):
     raise UserError(
       f"--grid has {key}={text}; it must be of type {kind.__name__}"
     ) from None

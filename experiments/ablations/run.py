@@ -9,7 +9,7 @@ from experiments.ablations.report import write_ablation
 from experiments.ablations.runs import ABLATIONS, Ablation
 from pgax.data import byte_tokenizer
 from pgax.errors import UserError
-from pgax.study import study_runs
+from pgax.study import check_run, study_runs
 from pgax.training import RunConfig
 
 
@@ -20,8 +20,10 @@ def chosen(names: Sequence[str]) -> list[str]:
     names: names of ablations, or `all`.
 
   Raises:
-    UserError: if a name is unknown.
+    UserError: if there is no name, or one is unknown.
   """
+  if not names:
+    raise UserError(f"--name is empty; allowed are all, {', '.join(ABLATIONS)}")
   for name in names:
     if name not in (*ABLATIONS, "all"):
       raise UserError(f"--name has {name!r}; allowed are all, {', '.join(ABLATIONS)}")
@@ -56,11 +58,14 @@ def run_ablation(
   Returns:
     The table; None after an interrupt.
   """
+  started = {name: without_warm_start(run) for name, run in runs.items()}
+  # What a flag can break is the same in all; supervised training takes minutes.
+  check_run(next(iter(started.values())), byte_tokenizer())
   params = warm_start(next(iter(runs.values())), workdir / "warm_start")
   if params is None:
     return None
   study = study_runs(
-    {name: without_warm_start(run) for name, run in runs.items()},
+    started,
     byte_tokenizer(),
     seeds=seeds,
     at_once=at_once,

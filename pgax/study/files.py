@@ -14,6 +14,8 @@ from pgax.errors import UserError
 from pgax.runs.lock import FolderLock
 
 _RECORD = "study.json"
+# What reading a damaged file raises; zipfile has several errors.
+_DAMAGE = (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile)
 
 
 def open_folder(folder: Path, record: Mapping[str, Any]) -> FolderLock:
@@ -54,6 +56,8 @@ def _check_record(folder: Path, record: Mapping[str, Any]) -> None:
     return
   with _read(path):
     saved = json.loads(path.read_text())
+    if not isinstance(saved, dict):
+      raise ValueError("not an object")
   ours = json.loads(text)
   if saved != ours:
     names = sorted(x for x in {*saved, *ours} if saved.get(x) != ours.get(x))
@@ -107,7 +111,7 @@ def _read(path: Path) -> Iterator[None]:
   """Says which file is damaged."""
   try:
     yield
-  except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+  except _DAMAGE as error:
     raise UserError(
       f"{path} can't be read: {error}. Remove it, and what it held is computed again"
     ) from error

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from pgax.data.prompts import CollatePrompts, PromptBatch, pad
+from pgax.errors import UserError
 from pgax.training.batches import batch_iterators
 from pgax.training.config import RunConfig
 from pgax.types import DemonstrationRows, Example, TokenReward
@@ -29,12 +30,26 @@ class Problems:
   answers: np.ndarray
 
 
+def read_answer(reward: TokenReward, example: Example) -> list[int]:
+  """Returns what a reward needs of an example.
+
+  Raises:
+    UserError: if the reward can't score it.
+  """
+  try:
+    return list(reward.answer_tokens(example))
+  except ValueError as error:
+    raise UserError(
+      f"the task's token_reward can't score problem {example.prompt!r}: {error}"
+    ) from None
+
+
 def held_out_problems(
   examples: Sequence[Example], collate: CollatePrompts, reward: TokenReward
 ) -> Problems:
   """Collates problems `[N]` with their answers."""
   batch = collate(examples)
-  answers = [list(reward.answer_tokens(example)) for example in examples]
+  answers = [read_answer(reward, example) for example in examples]
   width = max(1, *map(len, answers))
   return Problems(batch.tokens, batch.mask, pad(answers, width)[0])
 
@@ -56,7 +71,7 @@ def training_problems(
   # Rows of answers have one width, which is known when all have been read.
   batches = [list(_prompt_batches(run, collate, seed)) for seed in seeds]
   answers = [
-    [[list(reward.answer_tokens(x)) for x in batch.examples] for batch in steps]
+    [[read_answer(reward, x) for x in batch.examples] for batch in steps]
     for steps in batches
   ]
   lengths = [len(x) for steps in answers for rows in steps for x in rows]

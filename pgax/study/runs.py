@@ -88,7 +88,8 @@ def study(
     params: parameters that all policies start from; None initializes them by the seed.
     workdir: folder where the results of finished runs are kept; the same call continues an
       interrupted study. A folder with results of another configuration, other numbers or
-      seeds is rejected; task and `params` are not compared. None keeps nothing.
+      seeds is rejected; the code of functions, task and `params` are not compared. None
+      keeps nothing.
     record: further JSON values that identify the study.
     progress: whether to show a progress bar.
 
@@ -168,7 +169,13 @@ def _study(
     raise UserError(f"at_once is {at_once}; it must be at least 1")
   groups = _by_structure(settings)
   for names in groups:
-    check_run(settings[names[0]][0], tokenizer)
+    run = settings[names[0]][0]
+    if params is None and (run.init_from_run or run.model_path):
+      raise UserError(
+        f"init_from_run is {run.init_from_run!r} and model_path is {run.model_path!r}; a "
+        "study starts from its argument params, or from fresh parameters"
+      )
+    check_run(run, tokenizer)
   schedules = {(run.steps, eval_every(run)) for run, _ in settings.values()}
   if len(schedules) > 1:
     raise UserError(
@@ -203,11 +210,16 @@ def _study(
 def _structure_record(run: RunConfig, numbers: Mapping[str, float]) -> dict[str, str]:
   """Describes what the results of a run depend on, besides its numbers and problems."""
   structure = without(run, numbers).structure
+  return {field: _description(getattr(structure, field)) for field in _RECORDED}
+
+
+def _description(value: object) -> str:
+  """The repr of a part of a run, and what that of a closure or an object leaves out."""
+  inside = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+  if type(value).__repr__ is object.__repr__:
+    inside.append(vars(value))
   # Addresses of functions differ from process to process.
-  return {
-    field: re.sub(r" at 0x[0-9a-f]+", "", repr(getattr(structure, field)))
-    for field in _RECORDED
-  }
+  return re.sub(r" at 0x[0-9a-f]+", "", " ".join(map(repr, [value, *inside])))
 
 
 def _by_structure(

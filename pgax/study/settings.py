@@ -16,6 +16,8 @@ from pgax.data.prompts import pad
 from pgax.data.tokenizer import decode, encode_completion, token_bytes
 from pgax.errors import UserError
 from pgax.learner.numbers import OF_OPTIMIZER
+from pgax.rewards.math import MARKER
+from pgax.study.problems import read_answer
 from pgax.training.config import RunConfig
 from pgax.training.preflight import check_run as check_ordinary_run
 from pgax.training.preflight.settings import check_algorithm
@@ -26,6 +28,7 @@ _OPTIMIZERS = ("optimizer", "critic.optimizer", "supervised.optimizer")
 # Held-out problems whose rewards on text and on tokens are compared, and the number of ways
 # to cut the end of their solutions: of another reward, a whole solution may say nothing.
 _COMPARED, _CUTS = 8, 10
+_OTHER_OPERATORS = str.maketrans("+-*", "*+-")
 _BY_SEED = "train a run for each seed with training.train"
 
 
@@ -145,6 +148,7 @@ def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
     (run.step_reward, f"step_reward is {run.step_reward}"),
     (run.reward_model.path, f"reward_model.path is {run.reward_model.path!r}"),
     (run.scoring.workers, f"scoring.workers is {run.scoring.workers}"),
+    (run.sampling.lag, f"sampling.lag is {run.sampling.lag}"),
     (run.critic.start not in ("policy", "fresh"), f"critic.start is {run.critic.start!r}"),
   ):
     if needs_host:
@@ -171,25 +175,43 @@ def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
 def _check_rewards_agree(
   run: RunConfig, tokenizer: PreTrainedTokenizerFast, reward: TokenReward
 ) -> None:
-  """Compares both rewards on solutions, whole, cut, and of other problems."""
+  """Compares both rewards on texts of held-out problems."""
   count = min(_COMPARED, len(run.task.held_out))
   examples = [run.task.held_out[i] for i in range(count)]
   solutions = [x.solution or x.ground_truth for x in examples]
+  nothing = True
   for number, example in enumerate(examples):
-    other, solution = solutions[number - 1], solutions[number]
-    texts = [other, *(solution[: len(solution) - cut] for cut in range(_CUTS)), ""]
+    texts = [*_variants(solutions[number], example.ground_truth), solutions[number - 1]]
     rows = [encode_completion(tokenizer, text) for text in texts]
     tokens, mask = pad(rows, max(map(len, rows)))
-    answer = np.array([list(reward.answer_tokens(example)) or [0]])
+    answer = np.array([read_answer(reward, example) or [0]])
     scores = reward(np.ones((1, 1), np.int32), tokens[None], mask[None], answer)
     for k, text in enumerate(texts):
       ours = {name: float(x[0, k]) for name, x in scores.items()}
       theirs = _scores_of_text(run, example, decode(tokenizer, tokens[k][mask[k]]))
+      nothing &= not theirs["reward"]
       if any(not _is_close(ours.get(name), value) for name, value in theirs.items()):
         raise UserError(
           f"the reward of the run gives {theirs} for {text!r} and the task's token_reward "
           f"gives {ours}; a study needs a task whose token_reward is the run's reward"
         )
+  if nothing:
+    raise UserError(
+      f"the reward of the run is 0 for the solutions of {count} held-out problems, so it "
+      "can't be compared with the task's token_reward; a study needs problems with "
+      "solutions, or ground truths, that the reward accepts"
+    )
+
+
+def _variants(solution: str, ground_truth: str) -> list[str]:
+  """Texts in which rewards may differ: whole, with other operators, cut, and marked."""
+  return [
+    solution.translate(_OTHER_OPERATORS),
+    *(solution[: len(solution) - cut] for cut in range(_CUTS)),
+    f"{MARKER} {ground_truth}",
+    f"<answer>{ground_truth}</answer>",
+    "",
+  ]
 
 
 def _is_close(ours: float | None, theirs: float) -> bool:

@@ -11,7 +11,7 @@ from pgax.rewards.token_expressions import MODULUS, equals, parse_expressions
 from pgax.rewards.token_text import NONE, answer_span, byte_characters, packed, text_of
 from pgax.types import Array, Example
 
-_MAX_TARGET = 2**31 - 1
+_LARGEST = 2**31 - 1
 
 
 def countdown_tokens(
@@ -35,22 +35,28 @@ class CountdownTokens:
   use_all: bool = True
   format_score: float = 0.0
 
+  def __post_init__(self):
+    if not math.isfinite(self.format_score):
+      raise ValueError(f"format_score is {self.format_score}; it must be finite")
+
   def answer_tokens(self, example: Example) -> list[int]:
     """Returns the target of an example and then its numbers.
 
     Raises:
-      ValueError: if they are not positive, or too large for exact arithmetic.
+      ValueError: if there are no numbers, or if any is not positive, or too large for exact
+        arithmetic.
     """
-    target, numbers = int(example.ground_truth), list(map(int, example.metadata["numbers"]))
+    given = example.metadata.get("numbers", ())
+    target, numbers = int(example.ground_truth), list(map(int, given))
+    if not numbers:
+      raise ValueError("the metadata has no 'numbers', or none in it")
     if min(target, *numbers) < 1:
       raise ValueError(f"target {target} and numbers {numbers} must all be positive")
-    if (
-      target > _MAX_TARGET
-      or 2 ** len(numbers) * (target + 1) * math.prod(numbers) >= MODULUS
-    ):
+    product = 2 ** len(numbers) * (target + 1) * math.prod(numbers)
+    if max(target, *numbers) > _LARGEST or product >= MODULUS:
       raise ValueError(
         f"target {target} and numbers {numbers} are too large: a reward of tokens can "
-        f"compare with targets up to {_MAX_TARGET}, and the product of all must be below "
+        f"compute with numbers up to {_LARGEST}, and the product of all must be below "
         f"{MODULUS / 2 ** len(numbers):.1e}"
       )
     return [target, *numbers]

@@ -175,6 +175,8 @@ def test_long_expressions_have_the_limits_of_text():
     ("0", (1, 2), "target 0 and numbers .1, 2. must all be positive"),
     (str(2**31), (2**16, 2**15), "are too large"),
     ("5", (10**9,) * 4, "are too large"),
+    ("3", (2**32 + 3,), "are too large"),
+    ("3", (), "has no 'numbers'"),
   ],
 )
 def test_countdown_rejects_what_it_cannot_evaluate(target, numbers, message):

@@ -1,6 +1,7 @@
 """Studies of runs: one seed is the training loop, and bad input is rejected at once."""
 
 import dataclasses
+import functools
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,7 @@ from pgax.errors import UserError
 from pgax.rewards.token_text import byte_characters
 from pgax.runs.loggers import read_metrics
 from pgax.study import policy_program, study, study_runs
+from pgax.study.runs import _structure_record
 from pgax.study.settings import check_run, make_settings
 from pgax.tasks import Countdown, countdown
 from pgax.training import EvaluationConfig, ScoringConfig, SupervisedConfig, train
@@ -43,6 +45,13 @@ class OddDigits:
     text = jnp.where(mask, jnp.asarray(self.characters)[tokens], -1)
     digits = jnp.sum((text >= ord("0")) & (text <= ord("9")), axis=-1)
     return {"reward": (digits % 2).astype(jnp.float32)}
+
+
+def scaled(factor):
+  def reward(prompt, completion, ground_truth, metadata):
+    return {"reward": factor}
+
+  return reward
 
 
 def run_config(**changes):
@@ -116,11 +125,21 @@ def test_a_bad_grid_is_rejected(grid, message):
     study(run_config(), TOKENIZER, grid=grid)
 
 
-def of_countdown(reward):
+def of_countdown(reward, solved=True, numbers=None):
   base = tiny.run_config(reward=reward, steps=2, supervised=SupervisedConfig())
   sampling = dataclasses.replace(base.sampling, max_prompt_tokens=12)
-  task = countdown(operands=2, patience=0.5, tries=2)
+  task = countdown(operands=2, train_size=20, held_out_size=8)
+  changes = {} if solved else {"solution": ""}
+  if numbers:
+    changes["metadata"] = {"numbers": numbers}
+  held_out = [dataclasses.replace(x, **changes) for x in task.held_out]
+  task = dataclasses.replace(task, held_out=held_out)
   return dataclasses.replace(base, task=task, sampling=sampling)
+
+
+def with_sampling(**changes):
+  run = run_config()
+  return dataclasses.replace(run, sampling=dataclasses.replace(run.sampling, **changes))
 
 
 def test_a_run_of_countdown_is_a_program():
@@ -138,6 +157,10 @@ def without_token_reward():
     (without_token_reward, "the task has no token_reward.*training.train"),
     (lambda: run_config(algorithm=algorithms.dapo()), "dynamic_sampling.*training.train"),
     (lambda: run_config(scoring=ScoringConfig(workers=1)), "scoring.workers is 1"),
+    (lambda: with_sampling(lag=1), "sampling.lag is 1"),
+    (lambda: run_config(init_from_run="/"), "init_from_run is '/'.*argument params"),
+    (lambda: of_countdown(Countdown(), solved=False), "is 0 for the solutions of 8"),
+    (lambda: of_countdown(Countdown(), numbers=(0,)), "can't score problem .*positive"),
     (lambda: run_config(steps=3, evaluation=EvaluationConfig(every=2)), "steps is 3 and"),
     (lambda: run_config(reward=tiny.any_reward), "the reward of the run gives .*'reward'"),
     (lambda: of_countdown(Countdown(use_all=False)), "gives {'reward': 0.0, .*'format': 1"),
@@ -207,6 +230,10 @@ def test_a_folder_is_of_one_configuration(tmp_path):
   assert again.metrics["time/run"] == found.metrics["time/run"]
   text = (tmp_path / "program_0" / "study.json").read_text()
   assert "<function odd_digits>" in text and " at 0x" not in text
+  other = functools.partial(dataclasses.replace, run)
+  for change in (1.0, 2.0):
+    described = _structure_record(other(reward=scaled(change)), {})["reward"]
+    assert described.endswith(f" {change}")
   sampling = dataclasses.replace(run.sampling, top_k=5)
   with pytest.raises(UserError, match="program_0 holds another study: sampling differ"):
     study(dataclasses.replace(run, sampling=sampling), TOKENIZER, **options)

@@ -86,7 +86,7 @@ def table(results: Mapping[Cell, np.ndarray]) -> str:
       cell.match,
       str(cell.length),
       cell.method,
-      f"{ours:.1f} %{interval}",
+      f"{ours:.1f} %{interval} at {errors.shape[-1]}",
       f"{cell.theirs} %" if known else "over 95 %",
       f"{ours - cell.theirs:+.1f}" if known else "-",
       str(len(errors)),
@@ -136,9 +136,10 @@ def draw(results: Mapping[Cell, np.ndarray]) -> Figure:
 
 def _draw_cell(panel: object, cell: Cell, errors: np.ndarray, color: str) -> object:
   """Draws a method in a panel; returns its line."""
-  count = max(1, errors.shape[-1] // _WINDOW)
-  means = errors[:, : count * _WINDOW].reshape(len(errors), count, -1).mean(-1)
-  steps = (np.arange(count) + 0.5) * errors.shape[-1] / count
+  window = min(_WINDOW, errors.shape[-1])
+  count = errors.shape[-1] // window
+  means = errors[:, : count * window].reshape(len(errors), count, -1).mean(-1)
+  steps = (np.arange(count) + 0.5) * window
   line = draw_band(panel, steps, means, color)
   if cell.theirs is not None:
     end = errors.shape[-1]

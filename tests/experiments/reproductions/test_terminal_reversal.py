@@ -91,8 +91,8 @@ def test_the_table_compares_with_the_paper():
     Cell("completions", 10, "PPO"): np.full((1, 50), 0.975),
   }
   _, _, first, second = table(results).splitlines()
-  assert first == "| prompts | 7 | TPO | 8.0 % [6.0, 10.0] | 6.9 % | +1.1 | 2 |"
-  assert second == "| completions | 10 | PPO | 97.5 % | over 95 % | - | 1 |"
+  assert first == "| prompts | 7 | TPO | 8.0 % [6.0, 10.0] at 50 | 6.9 % | +1.1 | 2 |"
+  assert second == "| completions | 10 | PPO | 97.5 % at 50 | over 95 % | - | 1 |"
 
 
 def test_a_panel_for_each_match_and_length():
