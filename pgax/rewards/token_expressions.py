@@ -106,10 +106,8 @@ def _read_character(read: _Reading, character: Array) -> tuple[_Reading, None]:
   )
 
   def keep(before: Array, after: Array) -> Array:
-    skipped = (character == NONE).reshape(
-      character.shape + (1,) * (after.ndim - character.ndim)
-    )
-    return jnp.where(skipped, before, after)
+    added = tuple(range(character.ndim, after.ndim))
+    return jnp.where(jnp.expand_dims(character == NONE, added), before, after)
 
   return jax.tree.map(keep, read, following), None
 

@@ -27,7 +27,7 @@ from pgax.training.config import RunConfig
 from pgax.types import PyTree
 
 # Fields of a run that its results depend on. Problems may be too many to write down.
-_RECORDED = (
+RECORDED = (
   "algorithm",
   "critic",
   "data",
@@ -193,7 +193,7 @@ def _study(
       at_once=at_once,
       folder=workdir and workdir / f"program_{number}",
       record={
-        **_structure_record(*settings[names[0]]),
+        **structure_record(*settings[names[0]]),
         "names": list(names),
         "seeds": list(chosen),
         **(record or {}),
@@ -207,10 +207,18 @@ def _study(
   return Study(tuple(settings), chosen, _stacked(settings, results), every)
 
 
-def _structure_record(run: RunConfig, numbers: Mapping[str, float]) -> dict[str, str]:
-  """Describes what the results of a run depend on, besides its numbers and problems."""
+def structure_record(run: RunConfig, numbers: Mapping[str, float]) -> dict[str, str]:
+  """Describes what the results of a run depend on, besides its numbers and problems.
+
+  Args:
+    run: configuration of the run.
+    numbers: its numbers, by their paths, which are left out.
+
+  Returns:
+    A text for each of the `RECORDED` fields.
+  """
   structure = without(run, numbers).structure
-  return {field: _description(getattr(structure, field)) for field in _RECORDED}
+  return {field: _description(getattr(structure, field)) for field in RECORDED}
 
 
 def _description(value: object) -> str:

@@ -148,7 +148,6 @@ def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
     (run.step_reward, f"step_reward is {run.step_reward}"),
     (run.reward_model.path, f"reward_model.path is {run.reward_model.path!r}"),
     (run.scoring.workers, f"scoring.workers is {run.scoring.workers}"),
-    (run.sampling.lag, f"sampling.lag is {run.sampling.lag}"),
     (run.critic.start not in ("policy", "fresh"), f"critic.start is {run.critic.start!r}"),
   ):
     if needs_host:
@@ -157,6 +156,11 @@ def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
     raise UserError(
       f"supervised.row_tokens is {run.supervised.row_tokens}; a study needs rows of one "
       "solution, so set it to 0"
+    )
+  if run.sampling.lag:
+    raise UserError(
+      f"sampling.lag is {run.sampling.lag}; a study samples from the current policy, so "
+      "set it to 0"
     )
   every = eval_every(run)
   if run.steps % every:

@@ -130,3 +130,5 @@ def test_names():
   assert chosen(["kl", "std", "kl"]) == ["kl", "std"]
   with pytest.raises(UserError, match="--name has 'klp'; allowed are all, baseline, leng"):
     chosen(["std", "klp"])
+  with pytest.raises(UserError, match="--name is empty; allowed are all, baseline, leng"):
+    chosen([])

@@ -125,6 +125,24 @@ def test_a_flag_given_twice_is_rejected(call, tmp_path, program, name):
   assert done.stderr == f"error: --{name} is given twice, as '1' and '2'; give it once\n"
 
 
+@pytest.mark.parametrize(
+  ("program", "argument", "message"),
+  [
+    ("compare", "--presets=", "--presets is empty; allowed are reinforce, rloo"),
+    ("compare", "--workdir=", "--workdir is empty; give a folder"),
+    ("reproductions.tpo.tabular", "--workdir=FILE/x", "can't be used: Not a directory"),
+  ],
+)
+def test_what_is_empty_or_no_folder(call, tmp_path, program, argument, message):
+  (tmp_path / "file").touch()
+  given = [argument.replace("FILE", str(tmp_path / "file"))]
+  if "workdir" not in argument:
+    given.append(f"--workdir={tmp_path}/run")
+  done = call(program, *given)
+  assert done.returncode == 2 and "Traceback" not in done.stderr
+  assert message in done.stderr
+
+
 @pytest.mark.parametrize("program", ["train", "evaluate"])
 def test_a_flag_file_that_does_not_exist(call, tmp_path, program):
   done = call(program, f"--workdir={tmp_path}/run", f"--flagfile={tmp_path}/none")

@@ -185,6 +185,11 @@ def test_countdown_rejects_what_it_cannot_evaluate(target, numbers, message):
     countdown_tokens(BYTES).answer_tokens(example)
 
 
+def test_a_format_score_is_finite():
+  with pytest.raises(ValueError, match="format_score is nan; it must be finite"):
+    countdown_tokens(BYTES, format_score=float("nan"))
+
+
 def test_tokens_of_several_bytes_are_rejected():
   with pytest.raises(ValueError, match="token 1 is b'ab'; .* single bytes"):
     byte_characters([b"", b"ab"])

@@ -77,6 +77,14 @@ def test_a_damaged_file_is_named(name, tmp_path):
     run_program(descent.program(), SETTINGS, SEEDS, **options)
 
 
+@pytest.mark.parametrize("text", ["[]", "null", "3"])
+def test_a_record_that_is_no_record_is_named(text, tmp_path):
+  (tmp_path / "study.json").write_text(text)
+  options = {"at_once": 2, "folder": tmp_path, "progress": False}
+  with pytest.raises(UserError, match="study.json can't be read: .* Remove it"):
+    run_program(descent.program(), SETTINGS, SEEDS, **options)
+
+
 def test_a_folder_that_cannot_be_used(tmp_path):
   (tmp_path / "file").touch()
   with pytest.raises(UserError, match="file/study can't be written: Not a directory"):

@@ -13,7 +13,7 @@ from pgax.errors import UserError
 from pgax.rewards.token_text import byte_characters
 from pgax.runs.loggers import read_metrics
 from pgax.study import policy_program, study, study_runs
-from pgax.study.runs import _structure_record
+from pgax.study.runs import RECORDED, structure_record
 from pgax.study.settings import check_run, make_settings
 from pgax.tasks import Countdown, countdown
 from pgax.training import EvaluationConfig, ScoringConfig, SupervisedConfig, train
@@ -21,9 +21,10 @@ from tests import tiny
 
 TOKENIZER = byte_tokenizer()
 # Relative differences of metrics in 20 steps, by how many runs are computed at once. Alone,
-# the compiler may sum in another order, most visibly the deviation of whitened advantages;
-# together, products are batched.
-TOLERANCE = {1: 32 * 2**-23, 4: 2e-4}
+# the compiler may sum a norm in another order; together, products are batched.
+TOLERANCE = {1: 4 * 2**-23, 4: 2e-4}
+# Whitened advantages are small differences of their parts: on some machines, 18 ulps.
+DEVIATION, DEVIATION_TOLERANCE = "advantage/std", 32 * 2**-23
 
 
 def odd_digits(prompt, completion, ground_truth, metadata) -> dict[str, float]:
@@ -89,8 +90,9 @@ def check_equal(found, rows, where, tolerance):
     if name.startswith(("time/", "eval/reward")) or not expected:
       continue
     compared += 1
+    limit = max(tolerance, DEVIATION_TOLERANCE) if name == DEVIATION else tolerance
     np.testing.assert_allclose(
-      values[where], np.array(expected, np.float32), tolerance, 1e-6, err_msg=name
+      values[where], np.array(expected, np.float32), limit, 1e-6, err_msg=name
     )
   assert compared > 15
 
@@ -157,7 +159,7 @@ def without_token_reward():
     (without_token_reward, "the task has no token_reward.*training.train"),
     (lambda: run_config(algorithm=algorithms.dapo()), "dynamic_sampling.*training.train"),
     (lambda: run_config(scoring=ScoringConfig(workers=1)), "scoring.workers is 1"),
-    (lambda: with_sampling(lag=1), "sampling.lag is 1"),
+    (lambda: with_sampling(lag=1), "sampling.lag is 1.*set it to 0"),
     (lambda: run_config(init_from_run="/"), "init_from_run is '/'.*argument params"),
     (lambda: of_countdown(Countdown(), solved=False), "is 0 for the solutions of 8"),
     (lambda: of_countdown(Countdown(), numbers=(0,)), "can't score problem .*positive"),
@@ -222,6 +224,17 @@ def test_runs_of_a_seed_share_their_supervised_stage():
   assert trained.pop() == ([6, 6], {other: [3.0, 4.0]})
 
 
+def test_every_field_of_a_run_is_recorded_or_named_here():
+  # Steps are recorded by the engine; problems and starts are not compared; a study has the
+  # seeds and the folder of its own, no checkpoints, and rejects what needs the host.
+  others = {
+    *("steps", "task", "init_from_run", "model_path", "name", "seed", "checkpoints"),
+    *("samples_every", "max_skipped", "mesh", "scoring", "reward_model", "step_reward"),
+  }
+  fields = {field.name for field in dataclasses.fields(run_config())}
+  assert {*RECORDED} | others == fields and not {*RECORDED} & others
+
+
 def test_a_folder_is_of_one_configuration(tmp_path):
   run = run_config(steps=1, evaluation=EvaluationConfig(every=1, problems=2))
   options = {"seeds": 1, "workdir": tmp_path, "progress": False}
@@ -232,7 +245,7 @@ def test_a_folder_is_of_one_configuration(tmp_path):
   assert "<function odd_digits>" in text and " at 0x" not in text
   other = functools.partial(dataclasses.replace, run)
   for change in (1.0, 2.0):
-    described = _structure_record(other(reward=scaled(change)), {})["reward"]
+    described = structure_record(other(reward=scaled(change)), {})["reward"]
     assert described.endswith(f" {change}")
   sampling = dataclasses.replace(run.sampling, top_k=5)
   with pytest.raises(UserError, match="program_0 holds another study: sampling differ"):
