@@ -203,6 +203,43 @@ class DemonstrationRows:
   segments: Array
 
 
+def step_keys(key: Array, step: Array | int) -> tuple[Array, Array]:
+  """Derives the random keys of a step; no two steps share a key.
+
+  Args:
+    key: random key of the run.
+    step: number of the step in the run, counted over all stages.
+
+  Returns:
+    The rollout's key and the update's key.
+  """
+  rollout_key, update_key = jax.random.split(jax.random.fold_in(key, step))
+  return rollout_key, update_key
+
+
+class Step(NamedTuple):
+  """The place of a step in its run.
+
+  Attributes:
+    number: number of steps of its stage before it.
+    total: number of steps of all stages before it.
+    key: random key of the run, never consumed; see `step_keys`.
+  """
+
+  number: int
+  total: Array | int
+  key: Array
+
+  @property
+  def rollout_key(self) -> Array:
+    """Random key of what is sampled for the step."""
+    return step_keys(self.key, self.total)[0]
+
+  def later(self, count: int) -> "Step":
+    """Returns the step that comes `count` steps later."""
+    return Step(self.number + count, self.total + count, self.key)
+
+
 class SurrogateLoss(NamedTuple):
   """A per-token loss, never reduced, and the tokens at which a clip acts.
 

@@ -11,8 +11,9 @@ from pgax.data import byte_tokenizer
 from pgax.distributed import make_mesh
 from pgax.learner import Learner, init_state
 from pgax.models import Decoder, DecoderConfig
+from pgax.models.lora import PolicyParams
 from pgax.models.parameters import init_params, matrices
-from pgax.rollout import Actor, Sampler, make_sampler
+from pgax.rollout import Rollouts, Sampler, make_sampler
 from pgax.tasks import addition
 from pgax.training import (
   CheckpointConfig,
@@ -22,6 +23,7 @@ from pgax.training import (
   SamplingConfig,
   SupervisedConfig,
 )
+from pgax.types import Step
 from tests.arrays import feedback, prompts, rollout, values
 
 __all__ = ["feedback", "prompts", "rollout", "values"]  # of arrays, for one import
@@ -69,12 +71,29 @@ def sampler(mesh: Mesh | None = None, model: DecoderConfig = CONFIG, **settings)
   return make_sampler(config, Decoder(model), byte_tokenizer(), mesh or make_mesh())
 
 
-def actor(config: RunConfig, sampler, runner, next_prompts, reward_model=None) -> Actor:
-  """The actor of a run, with parts that a test chooses."""
-  return Actor(
+class Prompts:
+  """Batches of prompts by a function of their number, as a data iterator."""
+
+  def __init__(self, batch):
+    self.batch, self.batches = batch, 0
+
+  def __next__(self):
+    self.batches += 1
+    return self.batch(self.batches)
+
+  def get_state(self):
+    return self.batches
+
+  def set_state(self, state):
+    self.batches = state
+
+
+def rollouts(config: RunConfig, sampler, runner, prompts, reward_model=None) -> Rollouts:
+  """The on-policy source of a run, with parts that a test chooses."""
+  return Rollouts(
     sampler=sampler,
     runner=runner,
-    next_prompts=next_prompts,
+    prompts=prompts,
     sampling=config.sampling,
     scoring=config.scoring,
     dynamic_sampling=config.algorithm.dynamic_sampling,
@@ -83,6 +102,12 @@ def actor(config: RunConfig, sampler, runner, next_prompts, reward_model=None) -
     components=config.algorithm.components,
     reward_model=reward_model,
   )
+
+
+def experience(source, seed: int = 0, params_=None):
+  """The experience of the first step of a run, from the tiny model by default."""
+  trained = params() if params_ is None else params_
+  return source.next(PolicyParams((), trained), Step(0, 0, jax.random.key(seed)))
 
 
 def run_config(**changes) -> RunConfig:

@@ -25,6 +25,20 @@ class PromptBatch:
   tokens: np.ndarray
   mask: np.ndarray
 
+  def take(self, rows: np.ndarray) -> "PromptBatch":
+    """Returns some prompts of the batch, by index."""
+    examples = tuple(self.examples[row] for row in rows)
+    return PromptBatch(examples, self.tokens[rows], self.mask[rows])
+
+
+def join_prompts(batches: Sequence[PromptBatch]) -> PromptBatch:
+  """Joins several batches of prompts."""
+  return PromptBatch(
+    examples=tuple(example for x in batches for example in x.examples),
+    tokens=np.concatenate([x.tokens for x in batches]),
+    mask=np.concatenate([x.mask for x in batches]),
+  )
+
 
 def pad(rows: Sequence[Sequence[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
   """Right-pads rows of ids to `[len(rows), length]` tokens and mask."""

@@ -9,15 +9,15 @@ from pgax.learner.config import (
   SupervisedConfig,
 )
 from pgax.learner.learner import Learner, make_learner
-from pgax.learner.policy_step import Update, make_policy_step, policy_step
+from pgax.learner.policy_step import make_policy_step, policy_step
 from pgax.learner.state import (
   REINFORCEMENT,
   SUPERVISED,
   TrainState,
   begin_reinforcement,
   init_state,
-  step_keys,
 )
+from pgax.learner.update import Update
 
 __all__ = [
   "REINFORCEMENT",
@@ -37,5 +37,4 @@ __all__ = [
   "make_learner",
   "make_policy_step",
   "policy_step",
-  "step_keys",
 ]

@@ -17,6 +17,7 @@ from pgax.learner.optimizer import make_optimizer
 from pgax.learner.policy_step import policy_step
 from pgax.learner.state import TrainState, abstract_state
 from pgax.learner.supervised_step import supervised_step
+from pgax.learner.update import Update
 from pgax.types import DemonstrationRows, Feedback, PyTree, Rollout
 
 
@@ -127,13 +128,14 @@ def _build(structure: StepConfig, mesh: Mesh) -> _Programs:
 
   def supervised(numbers: Numbers, state: TrainState, rows: DemonstrationRows) -> tuple:
     config = join(structure, numbers)
-    return supervised_step(
+    state, metrics = supervised_step(
       _supervised(make_learner(config, mesh), config),
       state,
       rows,
       normalize_constant=config.normalize_constant,
       microbatches=config.supervised_microbatches,
     )
+    return state, Update(metrics)
 
   def update(
     numbers: Numbers,

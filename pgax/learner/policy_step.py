@@ -23,23 +23,12 @@ from pgax.learner.metrics import (
   per_completion,
   update_metrics,
 )
-from pgax.learner.state import TrainState, step_keys
+from pgax.learner.state import TrainState
+from pgax.learner.update import Update
 from pgax.models.routing import balance_weights, count_choices
 from pgax.ops import kl
 from pgax.ops.masking import lengths, masked_sum
-from pgax.types import Array, Batch, Feedback, PyTree, Rollout
-
-
-class Update(NamedTuple):
-  """Outputs of a policy step besides the state.
-
-  Attributes:
-    metrics: scalars, keyed by their log names.
-    advantages: `[N, G, T]` advantages that the update used.
-  """
-
-  metrics: dict[str, Array]
-  advantages: Array
+from pgax.types import Array, Batch, Feedback, PyTree, Rollout, step_keys
 
 
 class StepOutputs(NamedTuple):

@@ -12,7 +12,9 @@ from jax.sharding import Mesh
 from pgax.distributed.partitioning import abstract_params, placed, replicated
 from pgax.learner.finite import all_finite, take_if
 from pgax.learner.optimizer import optimizer_shardings
+from pgax.learner.update import Update
 from pgax.models import ScalarDecoder, sequence_scores
+from pgax.models.lora import PolicyParams
 from pgax.models.parameters import init_params
 from pgax.ops.preferences import bradley_terry
 from pgax.types import Array, PyTree
@@ -24,13 +26,27 @@ class RewardModelState:
 
   Attributes:
     step: int32 scalar, number of steps done.
+    key: random key of the run, never consumed.
     params: parameters of the reward model.
     opt_state: state of the optimizer.
+    in_flight: see `TrainState`; always empty.
   """
 
   step: Array
+  key: Array
   params: PyTree
   opt_state: PyTree
+  in_flight: tuple[()] = ()
+
+  @property
+  def total_steps(self) -> Array:
+    """Number of steps done in all stages, of which there is one."""
+    return self.step
+
+  @property
+  def policy(self) -> PolicyParams:
+    """The trained parameters."""
+    return PolicyParams((), self.params)
 
 
 def abstract_reward_model_state(
@@ -50,7 +66,8 @@ def abstract_reward_model_state(
   opt_state = jax.eval_shape(optimizer.init, params)
   shardings = optimizer_shardings(opt_state, params, mesh)
   step = jax.ShapeDtypeStruct((), jnp.int32, sharding=replicated(mesh))
-  return RewardModelState(step, params, placed(opt_state, shardings))
+  key = placed(jax.eval_shape(lambda: jax.random.key(0)), replicated(mesh))
+  return RewardModelState(step, key, params, placed(opt_state, shardings))
 
 
 def init_reward_model_state(
@@ -73,7 +90,7 @@ def init_reward_model_state(
 
   def init(key: Array) -> RewardModelState:
     params = init_params(model, key)
-    return RewardModelState(jnp.int32(0), params, optimizer.init(params))
+    return RewardModelState(jnp.int32(0), key, params, optimizer.init(params))
 
   return jax.jit(init, out_shardings=shardings)(jax.random.key(seed))
 
@@ -108,7 +125,7 @@ def make_preference_step(
   model: ScalarDecoder,
   optimizer: optax.GradientTransformation,
   shardings: RewardModelState | None = None,
-) -> Callable[..., tuple[RewardModelState, dict[str, Array]]]:
+) -> Callable[..., tuple[RewardModelState, Update]]:
   """Jits `preference_step` for a reward model; the state is donated.
 
   Args:
@@ -117,7 +134,7 @@ def make_preference_step(
     shardings: shardings of the state.
 
   Returns:
-    A function of a state and the arrays of `margins`.
+    A function of a state and the arrays of `margins`, by their names.
   """
   return jax.jit(
     functools.partial(preference_step, model, optimizer),
@@ -130,8 +147,8 @@ def preference_step(
   model: ScalarDecoder,
   optimizer: optax.GradientTransformation,
   state: RewardModelState,
-  *pairs: Array,
-) -> tuple[RewardModelState, dict[str, Array]]:
+  **pairs: Array,
+) -> tuple[RewardModelState, Update]:
   """Minimizes the mean negative log-likelihood of preference pairs.
 
   An update that is not finite is not taken.
@@ -140,14 +157,14 @@ def preference_step(
     model: module of the reward model.
     optimizer: its optimizer.
     state: state before the step.
-    *pairs: arrays of `margins`.
+    **pairs: arrays of `margins`.
 
   Returns:
-    The next state and metrics.
+    The next state and an `Update`.
   """
 
   def objective(params: PyTree) -> tuple[Array, Array]:
-    margin = margins(model, params, *pairs)
+    margin = margins(model, params, **pairs)
     return jnp.mean(bradley_terry(margin, jnp.zeros_like(margin))), margin
 
   (value, margin), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
@@ -164,4 +181,5 @@ def preference_step(
     "param_norm": optax.tree.norm(params),
     "update/skipped": jnp.sum(~finite),
   }
-  return RewardModelState(state.step + 1, params, opt_state), metrics
+  state = state.replace(step=state.step + 1, params=params, opt_state=opt_state)
+  return state, Update(metrics)

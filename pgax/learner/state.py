@@ -19,6 +19,7 @@ from pgax.learner.optimizer import optimizer_shardings
 from pgax.models import lora
 from pgax.models.decoder import Decoder
 from pgax.models.heads import with_decoder
+from pgax.models.lora import PolicyParams
 from pgax.models.parameters import cast_matrices, init_params
 from pgax.types import Array, PyTree
 
@@ -48,6 +49,8 @@ class TrainState:
     baseline_state: state of the algorithm's baseline.
     critic_params: parameters of the critic.
     critic_opt_state: state of the critic's optimizer.
+    in_flight: in a checkpoint, trained parameters of earlier steps that rollouts in flight
+      are sampled with; see `rollout.Lagged`. Empty while a run trains.
   """
 
   stage: Array
@@ -63,25 +66,17 @@ class TrainState:
   baseline_state: PyTree
   critic_params: PyTree
   critic_opt_state: PyTree
+  in_flight: tuple[PyTree, ...] = ()
+
+  @property
+  def policy(self) -> PolicyParams:
+    """The parameters of the policy."""
+    return PolicyParams(self.base, self.params)
 
   def advance(self, **changes: PyTree) -> "TrainState":
     """Returns the state after one more step, with the given fields replaced."""
     counts = {"step": self.step + 1, "total_steps": self.total_steps + 1}
     return self.replace(**counts, **changes)
-
-
-def step_keys(key: Array, step: Array | int) -> tuple[Array, Array]:
-  """Derives the random keys of a step; no two steps share a key.
-
-  Args:
-    key: random key of the run.
-    step: number of the step in the run, counted over all stages.
-
-  Returns:
-    The rollout's key and the update's key.
-  """
-  rollout_key, update_key = jax.random.split(jax.random.fold_in(key, step))
-  return rollout_key, update_key
 
 
 def init_state(learner: Learner, mesh: Mesh, seed: int) -> TrainState:

@@ -14,6 +14,7 @@ import fnmatch
 import functools
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +51,18 @@ class LoraConfig:
       raise ValueError(f"lora.alpha is {self.alpha}; it must be positive and finite")
     if not self.targets:
       raise ValueError("lora.targets is empty; it must have at least one pattern")
+
+
+class PolicyParams(NamedTuple):
+  """The parameters of a policy, as a run trains them; see `merged`.
+
+  Attributes:
+    base: frozen parameters under adapters; empty without adapters.
+    trained: trained parameters: all of the decoder's, or adapters.
+  """
+
+  base: PyTree
+  trained: PyTree
 
 
 def _targets(config: LoraConfig, params: PyTree) -> list[tuple[str, ...]]:

@@ -60,17 +60,22 @@ def _outcome(scores: Mapping[str, float]) -> Outcome:
 class InProcess:
   """Scores jobs one by one in the caller's process, without a timeout.
 
-  Exceptions of the reward function propagate to the caller.
+  Exceptions of the reward function propagate to the caller. Several threads can call it,
+  one at a time.
 
   Attributes:
     function: reward function.
   """
 
   function: RewardFn
+  _lock: Any = dataclasses.field(
+    default_factory=threading.Lock, init=False, repr=False, compare=False
+  )
 
   def __call__(self, jobs: Sequence[Job]) -> list[Outcome]:
     """Scores jobs."""
-    results = (self.function(*job) for job in jobs)
+    with self._lock:
+      results = [self.function(*job) for job in jobs]
     return [_outcome({str(k): float(x) for k, x in scores.items()}) for scores in results]
 
 

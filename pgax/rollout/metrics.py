@@ -87,13 +87,23 @@ def _finite_mean(values: np.ndarray) -> float:
 
 
 class Stopwatch:
-  """Measures wall-clock seconds from lap to lap."""
+  """Measures wall-clock seconds: in all, and from lap to lap.
 
-  def __init__(self):
-    self._start = time.perf_counter()
+  Args:
+    before: seconds to count on from, such as those of a run until its checkpoint.
+  """
+
+  def __init__(self, before: float = 0.0):
+    self._lap = time.perf_counter()
+    self._start = self._lap - before
+
+  @property
+  def seconds(self) -> float:
+    """Seconds since the start, and those before it."""
+    return time.perf_counter() - self._start
 
   def lap(self, *arrays: PyTree) -> float:
     """Waits for arrays, and returns the seconds since the last lap or the start."""
     jax.block_until_ready(arrays)
-    start, self._start = self._start, time.perf_counter()
-    return self._start - start
+    start, self._lap = self._lap, time.perf_counter()
+    return self._lap - start

@@ -10,7 +10,6 @@ from pgax.data.tokenizer import decode
 from pgax.distributed.hosts import gather, shared_errors
 from pgax.distributed.rows import fetch_rows
 from pgax.errors import UserError
-from pgax.rollout.experience import take_prompts
 from pgax.rollout.scoring import completion_texts
 from pgax.types import Rollout, StepRewardFn
 
@@ -40,7 +39,7 @@ def rollout_step_rewards(
   with shared_errors():
     tokens, mask = fetch_rows((rollout.tokens, rollout.token_mask), rows)
     texts = completion_texts(tokenizer, tokens, mask)
-    own = take_prompts(prompts, rows)
+    own = prompts.take(rows)
     values, ends = step_rewards(reward, tokenizer, own, texts, tokens, mask)
     n, k, t = np.nonzero(ends)
     found = rows[n], k, t, values[n, k, t]

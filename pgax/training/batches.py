@@ -3,9 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import grain
 import jax
 import numpy as np
 from jax.sharding import Mesh
@@ -19,6 +17,7 @@ from pgax.data.pipeline import batches
 from pgax.data.prompts import CollatePrompts
 from pgax.distributed.partitioning import batch_shards
 from pgax.errors import UserError
+from pgax.rollout.source import CheckedIterator
 from pgax.training.config import RunConfig
 from pgax.types import Example, PyTree
 
@@ -49,7 +48,7 @@ def prompt_collator(
 
 
 def prompts_multiple(config: RunConfig, mesh: Mesh) -> int:
-  """Returns what the number of prompts of a step is filled up to a multiple of.
+  """Returns the multiple that the number of prompts is padded to.
 
   Devices then have equal parts of every chunk that is sampled and of every minibatch.
 
@@ -62,7 +61,7 @@ def prompts_multiple(config: RunConfig, mesh: Mesh) -> int:
 
 
 def prompts_computed(config: RunConfig, mesh: Mesh) -> int:
-  """Returns the number of prompts that a step computes, those that fill it included.
+  """Returns the number of prompts that a step computes, padding included.
 
   Args:
     config: configuration of the run.
@@ -76,7 +75,7 @@ def batch_iterators(
   config: RunConfig,
   prompts: CollatePrompts,
   held: Callable[[int], np.ndarray] | None = None,
-) -> dict[str, grain.DatasetIterator]:
+) -> dict[str, CheckedIterator]:
   """Builds the data iterators of a run, one for each stage and each with its own shuffle.
 
   Args:
@@ -99,7 +98,10 @@ def batch_iterators(
     rows_of = CollateHeld(collate, rows) if some else collate
     supervised = batches(train, rows_of, stage.batch_size, seed)
   reinforcement = batches(train, prompts, config.sampling.prompts_per_step, seed + 1)
-  return {"supervised": supervised, "reinforcement": reinforcement}
+  return {
+    "supervised": CheckedIterator(supervised),
+    "reinforcement": CheckedIterator(reinforcement),
+  }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,18 +126,6 @@ class CollateHeld:
       return whole
 
     return jax.tree.map(spread, part)
-
-
-def next_of(iterator: grain.DatasetIterator) -> Callable[[], Any]:
-  """Wraps an iterator, to report problems over the length limit as the user's error."""
-
-  def next_batch() -> Any:
-    try:
-      return next(iterator)
-    except ValueError as error:  # one among too many problems to check beforehand
-      raise UserError(str(error)) from error
-
-  return next_batch
 
 
 def fit_task(

@@ -120,8 +120,11 @@ def check_sampler(metrics: Mapping[str, float]) -> None:
   `sampler_correction` in the algorithm compensates for part of it.
 
   Args:
-    metrics: metrics of an update.
+    metrics: metrics of a step. Without probabilities of a sampler, or with an older
+      policy, nothing is checked.
   """
+  if "ratio/sampler_error" not in metrics or metrics.get("rollout/lag"):
+    return
   errors = abs(metrics["ratio/first_step"] - 1), metrics["ratio/sampler_error"]
   if max(errors) > _SAMPLER_TOLERANCE:
     warnings.warn(  # without the numbers, because Python shows the same text once

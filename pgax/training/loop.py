@@ -1,17 +1,21 @@
 """The training loop, which drives every stage of every run."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from pgax.distributed.hosts import shared_errors, wait_for_all
-from pgax.runs.interrupt import Interrupt, StoppedError
+from pgax.learner.update import Update
+from pgax.rollout.metrics import Stopwatch
+from pgax.rollout.source import Source
+from pgax.runs.interrupt import Interrupt, StoppedError, check_stop
 from pgax.runs.loggers import Logger
-from pgax.training.health import SkippedUpdates
+from pgax.training.health import SkippedUpdates, check_sampler
 from pgax.training.profile import Profiler, StepTimes
-from pgax.types import PyTree
+from pgax.types import PyTree, Step
 
 Metrics = Mapping[str, float]
 Rows = Sequence[Mapping[str, Any]]  # completions, as rows of `samples.jsonl`
@@ -69,51 +73,85 @@ class StepResult(NamedTuple):
   batch: PyTree
 
 
-class Stage(Protocol):
-  """A stage of training, which defines its step and its evaluation.
+Stop = Callable[[], bool] | None
+
+
+def _nothing(*_: Any) -> Rows:
+  return ()
+
+
+def _no_metrics(*_: Any) -> Metrics:
+  return {}
+
+
+def _unchanged(state: PyTree) -> PyTree:
+  return state
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+  """A stage of training: a source of data, an update that learns from it, an evaluation.
+
+  Supervised steps, reinforcement and reward models differ in these alone.
 
   Attributes:
     name: name in the progress bar.
-    prefix: prefix of the names of its metrics in the log; see `runs.loggers`.
     schedule: what happens at each step.
+    source: returns the data of each step.
+    update: returns the jitted update of a step, by the step's number: a state and the
+      arrays of the data by their names in, the next state and an `Update` out.
+    evaluate: evaluates a state on held-out data; returns metrics, and completions as rows.
+      It raises `StoppedError` if its second argument, asked between batches, says so.
+    measure: returns further metrics of a step, given its data and the metrics so far.
+    samples: returns completions of a step as rows, given its data and its `Update`.
+    finish: returns the state that the next stage begins with.
+    prefix: prefix of the names of its metrics in the log; see `runs.loggers`.
     shown: metrics to show in the progress bar: label, name and format of each.
   """
 
   name: str
-  prefix: str
   schedule: Schedule
-  shown: Sequence[tuple[str, str, str]]
+  source: Source
+  update: Callable[[int], Callable]
+  evaluate: Callable[[PyTree, Stop], tuple[Metrics, Rows]]
+  measure: Callable[[Any, Metrics], Metrics] = _no_metrics
+  samples: Callable[[Any, Update], Rows] = _nothing
+  finish: Callable[[PyTree], PyTree] = _unchanged
+  prefix: str = ""
+  shown: Sequence[tuple[str, str, str]] = (
+    ("accuracy", "eval/accuracy", ".1%"),
+    ("loss", "loss", ".3f"),
+  )
 
-  def step(
-    self, state: PyTree, with_samples: bool, stop: Callable[[], bool] | None = None
-  ) -> StepResult:
-    """Does one step; completions are returned if they are asked for.
+  def step(self, state: PyTree, with_samples: bool, stop: Stop = None) -> StepResult:
+    """Takes the data of a step from the source and learns from it.
 
     Args:
       state: the state.
       with_samples: whether to return completions.
-      stop: whether to stop, asked where the step can still be undone; None never stops.
+      stop: whether to stop, asked once the data is there; None never stops.
 
     Raises:
       StoppedError: if it was stopped; the state and the position in the data are those
         before the step.
     """
-
-  def evaluate(
-    self, state: PyTree, stop: Callable[[], bool] | None = None
-  ) -> tuple[Metrics, Rows]:
-    """Evaluates a state on held-out problems.
-
-    Args:
-      state: the state.
-      stop: whether to stop, asked between batches; None never stops.
-
-    Raises:
-      StoppedError: if it was stopped.
-    """
-
-  def finish(self, state: PyTree) -> PyTree:
-    """Returns the state that the next stage begins with."""
+    cpu, before, number = time.process_time(), self.source.state(), int(state.step)
+    data = self.source.next(state.policy, Step(number, state.total_steps, state.key))
+    try:
+      check_stop(stop)
+    except StoppedError:
+      self.source.restore(before, number)  # the run that continues samples the same again
+      raise
+    watch = Stopwatch()
+    state, update = self.update(number)(state, **data.arrays)
+    metrics = {**data.metrics, "time/train": watch.lap(state, update)}
+    metrics["time/cpu"] = time.process_time() - cpu
+    metrics |= self.measure(data, metrics)
+    metrics |= {name: value.item() for name, value in update.metrics.items()}
+    check_sampler(metrics)
+    rows = self.samples(data, update) if with_samples else ()
+    batch = {**data.arrays, "advantages": update.advantages}
+    return StepResult(state, metrics, rows, batch)
 
 
 class StageResult(NamedTuple):
@@ -176,7 +214,7 @@ def run_stage(
       display.log(0, evaluation, held_out=rows)
     display.announce("compiling the first step")
     times = StepTimes()
-    while step < schedule.steps and not _waits(times, stop):
+    while step < schedule.steps and not _should_stop(times, stop):
       if profiler:
         profiler.before(step + 1)
       try:
@@ -205,14 +243,14 @@ def run_stage(
   return StageResult(state, step >= schedule.steps, evaluation)
 
 
-def _waits(times: StepTimes, stop: Callable[[], bool]) -> bool:
-  """Asks whether to stop, which all processes have to answer."""
+def _should_stop(times: StepTimes, stop: Callable[[], bool]) -> bool:
+  """Returns whether to stop; every process must call it."""
   with times.part("waiting"):
     return stop()
 
 
 class _Display(NamedTuple):
-  """The metrics of a stage, in its files and behind its progress bar."""
+  """Writes metrics to the logger and to the progress bar."""
 
   stage: Stage
   logger: Logger
@@ -232,7 +270,7 @@ class _Display(NamedTuple):
         self.shown[label] = format(metrics[name], form)
 
   def announce(self, doing: str) -> None:
-    """Shows at once what takes long, behind the metrics."""
+    """Shows the current activity, behind the metrics."""
     metrics = (f"{label}={value}" for label, value in self.shown.items())
     self.bar.set_postfix_str(", ".join([*metrics, doing]))
 

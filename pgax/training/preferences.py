@@ -1,10 +1,10 @@
 """Training a reward model on preference pairs."""
 
-import contextlib
 import dataclasses
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedTokenizerFast
 
@@ -12,7 +12,7 @@ from pgax.data.demonstrations import CollateDemonstrations
 from pgax.data.pipeline import batches
 from pgax.data.preferences import CollatePreferences
 from pgax.data.prompts import CollatePrompts
-from pgax.distributed.hosts import is_writer, on_writer, shared_errors, wait_for_all
+from pgax.distributed.hosts import on_writer, shared_errors
 from pgax.distributed.mesh import make_mesh
 from pgax.distributed.partitioning import (
   batch_sharding,
@@ -31,22 +31,19 @@ from pgax.learner.preference_step import (
 )
 from pgax.models import Decoder, ScalarDecoder, hf
 from pgax.models.heads import headless, with_decoder
+from pgax.rollout.source import Batches, CheckedIterator
 from pgax.runs.checkpoint import Checkpoints
-from pgax.runs.interrupt import Interrupt
 from pgax.runs.lock import check_unlocked
-from pgax.runs.loggers import Logger, check_loggers, open_loggers
-from pgax.runs.workdir import WorkdirLock, open_workdir
-from pgax.training.batches import next_of
+from pgax.runs.loggers import Logger, check_loggers
+from pgax.runs.workdir import open_workdir
 from pgax.training.config import PreferenceConfig
-from pgax.training.health import SkippedUpdates
-from pgax.training.loop import Schedule, StageResult, run_stage
+from pgax.training.driver import DEFAULT_LOGGERS, drive
+from pgax.training.loop import Schedule, Stage
 from pgax.training.policy import export_dtype
 from pgax.training.processes import check_processes
 from pgax.training.renamed import RENAMED_PREFERENCES, check_saved
-from pgax.training.stages import PreferenceLearning
-from pgax.training.train import DEFAULT_LOGGERS
+from pgax.training.stages import PairAccuracy, pair_arrays
 
-_DATA = "train"
 _CHECKED = 1_000  # pairs; a later one over the limit ends the run with the same message
 _FREE = frozenset(
   {"steps", "eval_every", "checkpoints.every", "checkpoints.keep", "max_skipped"}
@@ -69,29 +66,31 @@ class PreferenceResult:
 
 
 class PreferenceRun:
-  """Everything that stays the same from step to step; the state is passed on.
+  """A run of a reward model, as the driver needs it; see `driver.Run`.
 
   Args:
     config: configuration of the run.
     tokenizer: tokenizer of the model.
   """
 
+  frozen = ()
+  checkpoints: Checkpoints  # set once the folder is open
+
   def __init__(self, config: PreferenceConfig, tokenizer: PreTrainedTokenizerFast):
-    self.config, self.mesh = config, make_mesh(config.mesh)
+    self.config, self.max_skipped = config, config.max_skipped
+    self.mesh = make_mesh(config.mesh)
     self.model = ScalarDecoder(headless(config.model), training_layout(self.mesh))
     self.optimizer = make_optimizer(config.optimizer)
     self.abstract = abstract_reward_model_state(self.model, self.optimizer, self.mesh)
     prompts = CollatePrompts(tokenizer, config.max_prompt_tokens)
     completions = CollateDemonstrations(prompts, config.max_completion_tokens)
     self.collate = CollatePreferences(completions)
-    self.iterator = batches(config.data.train, self.collate, config.batch_size, config.seed)
+    pairs = batches(config.data.train, self.collate, config.batch_size, config.seed)
+    source = Batches(CheckedIterator(pairs), batch_sharding(self.mesh), pair_arrays)
+    self.sources = {"train": source}
 
-  def start(self, checkpoints: Checkpoints) -> RewardModelState:
-    """Returns the state to start from: that of the latest checkpoint, or a fresh one."""
-    if checkpoints.latest() is not None:
-      state, data = checkpoints.restore(self.abstract)
-      self.iterator.set_state(data[_DATA])
-      return state
+  def start(self) -> RewardModelState:
+    """Returns the state of a new run."""
     config, shardings = self.config, shardings_of(self.abstract)
     state = init_reward_model_state(self.model, self.optimizer, shardings, config.seed)
     if not config.model_path:
@@ -100,9 +99,26 @@ class PreferenceRun:
     decoder = hf.load_params(Path(config.model_path), config.model, decoder_shardings)
     return state.replace(params=with_decoder(state.params, decoder))
 
-  def stage(self) -> PreferenceLearning:
-    """Returns the only stage."""
-    config = self.config
+  def data(self, state: RewardModelState) -> dict[str, Any]:
+    """Returns the number of steps done."""
+    return {"step": int(state.step)}
+
+  def resume(self, data: Mapping[str, Any]) -> None:
+    """Checks that the run is not beyond its last step."""
+    if data["step"] > self.config.steps:
+      raise UserError(
+        f"steps is {self.config.steps}, but the run has done {data['step']} steps already; "
+        "it can only continue"
+      )
+
+  def last_steps(self, state: RewardModelState) -> dict[str, int]:
+    """Returns the last step, which is not done again."""
+    return {"": int(state.step)}
+
+  def stages(self, state: RewardModelState | None = None) -> Iterator[Stage]:
+    """Yields the only stage."""
+    del state
+    config, held_out = self.config, self.config.data.held_out
     schedule = Schedule(
       steps=config.steps,
       eval_every=config.eval_every,
@@ -110,20 +126,20 @@ class PreferenceRun:
       eval_last=True,
       checkpoint_every=config.checkpoints.every,
     )
-    held_out = config.data.held_out
+    step = make_preference_step(self.model, self.optimizer, shardings_of(self.abstract))
     count = min(config.eval_pairs, len(held_out))
-    return PreferenceLearning(
+    yield Stage(
       name=config.name,
       schedule=schedule,
-      model=self.model,
-      train_step=make_preference_step(
-        self.model, self.optimizer, shardings_of(self.abstract)
+      source=self.sources["train"],
+      update=lambda _: step,
+      evaluate=PairAccuracy(
+        self.model,
+        self.collate,
+        [held_out[i] for i in range(count)],
+        config.batch_size,
+        batch_sharding(self.mesh),
       ),
-      next_pairs=next_of(self.iterator),
-      collate=self.collate,
-      held_out=[held_out[i] for i in range(count)],
-      batch_size=config.batch_size,
-      sharding=batch_sharding(self.mesh),
     )
 
   def check(self) -> None:
@@ -191,58 +207,15 @@ def train_on_preferences(
       raise UserError(str(error)) from error
     check_saved(workdir, RENAMED_PREFERENCES)
   with open_workdir(workdir, record or {}, _FREE) as lock:
-    result = _train(run, workdir, lock, record or {}, progress, loggers)
+    run.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
+    result = drive(run, workdir, lock, record or {}, loggers, progress)
     if not result.finished:
       return PreferenceResult(result.state, accuracy=None, finished=False)
     # A run that was finished before has evaluated nothing in this call.
-    evaluation = result.evaluation or run.stage().evaluate(result.state)[0]
+    (stage,) = run.stages()
+    evaluation = result.evaluation or stage.evaluate(result.state, None)[0]
     _export(run, result.state, tokenizer, workdir / "export")
   return PreferenceResult(result.state, evaluation["eval/accuracy"], finished=True)
-
-
-def _train(
-  run: PreferenceRun,
-  workdir: Path,
-  lock: WorkdirLock,
-  record: Mapping,
-  progress: bool,
-  loggers: Sequence[str | Logger],
-) -> StageResult:
-  checkpoints = Checkpoints(workdir, run.config.checkpoints.keep)
-  with contextlib.closing(checkpoints):
-    state = run.start(checkpoints)
-    done = int(state.step)
-    if done > run.config.steps:
-      raise UserError(
-        f"steps is {run.config.steps}, but the run in {workdir} has done {done} steps "
-        "already"
-      )
-
-    def save(state: RewardModelState) -> None:
-      lock.check()
-      data = {_DATA: run.iterator.get_state()}
-      checkpoints.save(int(state.step), state, data, wait=False)
-
-    with shared_errors():
-      logger = open_loggers(loggers, workdir, {"": done})
-    with contextlib.closing(logger), Interrupt() as interrupt:
-      with shared_errors():
-        logger.start(record)
-      wait_for_all()
-      result = run_stage(
-        run.stage(),
-        state,
-        logger=logger,
-        save=save,
-        interrupt=interrupt,
-        skipped=SkippedUpdates(workdir, run.config.max_skipped, checkpoints.latest),
-        progress=progress and is_writer(),
-      )
-      with shared_errors():
-        logger.flush()
-      save(result.state)
-      checkpoints.wait()
-  return result
 
 
 def _export(

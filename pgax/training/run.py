@@ -1,9 +1,10 @@
-"""A run: its configuration taken apart, and its stages put together."""
+"""A policy's run: its configuration taken apart, and its stages put together."""
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 from transformers import PreTrainedTokenizerFast
@@ -25,39 +26,48 @@ from pgax.learner.state import (
 from pgax.models import hf, lora
 from pgax.models.decoder import Decoder
 from pgax.rewards.pool import RewardRunner
-from pgax.rollout.actor import Actor
+from pgax.rollout.lagged import Lagged
+from pgax.rollout.metrics import Stopwatch
 from pgax.rollout.reward_model import RewardModel, load_reward_model
+from pgax.rollout.rollouts import Rollouts
 from pgax.rollout.sampler import make_sampler
+from pgax.rollout.source import Batches, Source
 from pgax.runs.checkpoint import Checkpoints
-from pgax.training.ahead import Ahead, LaggedState, LockedRunner
+from pgax.runs.loggers import SUPERVISED
 from pgax.training.batches import (
   batch_iterators,
-  next_of,
   prompt_collator,
   prompts_computed,
   prompts_multiple,
 )
 from pgax.training.config import RunConfig
 from pgax.training.health import check_lag
-from pgax.training.loop import Schedule
+from pgax.training.loop import Schedule, Stage, Stop
 from pgax.training.policy import eos_ids, is_reward_model, load_critic, load_params
 from pgax.training.progress import Progress
-from pgax.training.speed import Clock, run_speed
-from pgax.training.stages import Reinforcement, Supervised, on_devices
-from pgax.types import PyTree
+from pgax.training.speed import run_speed
+from pgax.training.stages import PolicyEvaluation, RolloutMeasures
+from pgax.types import DemonstrationRows, PyTree
 
 # A supervised step is short, so its checkpoints are further apart.
 _SUPERVISED_STEPS_PER_STEP = 10
+_REINFORCEMENT = "reinforcement"
 
 
-class Run:
-  """Everything that stays the same from step to step; the state is passed on.
+def _demonstrations(rows: DemonstrationRows) -> dict[str, DemonstrationRows]:
+  """Returns the arguments of a supervised step after the state, by their names."""
+  return {"rows": rows}
+
+
+class PolicyRun:
+  """A run of a policy, as the driver needs it; see `driver.Run`.
 
   Args:
     config: configuration of the run.
     tokenizer: tokenizer of the model.
     workdir: folder of the run, already open (see `runs.workdir`).
     runner: runs the reward function; open for as long as the run is used.
+    counts: numbers of problems, logged with the first evaluation.
   """
 
   def __init__(
@@ -66,38 +76,62 @@ class Run:
     tokenizer: PreTrainedTokenizerFast,
     workdir: Path,
     runner: RewardRunner,
+    counts: Mapping[str, int],
   ):
-    # Evaluations score while rollouts that are ahead are scored in another thread.
-    self.runner = LockedRunner(runner) if config.sampling.lag else runner
+    self.runner, self.counts, self.max_skipped = runner, counts, config.max_skipped
     self.config, self.tokenizer = config, tokenizer
     self.mesh, self.model = make_mesh(config.mesh), Decoder(config.model)
     self.steps = compiled_steps(config.step_config, self.mesh)
+    self.abstract = self.steps.abstract
+    # Adapters are small; what they change is not, and it never changes.
+    self.frozen = ("base",) if config.lora.rank else ()
     self.collate = prompt_collator(
       config.data, tokenizer, config.sampling.max_prompt_tokens
     )
-    held = functools.partial(held_rows, batch_sharding(self.mesh))
-    self.iterators = batch_iterators(config, self.collate, held)
     self.problems = fingerprint(config.task.train)
-    ids = eos_ids(config.model_path, tokenizer)
     self.sampler = make_sampler(
       config.sampling,
       self.model,
       tokenizer,
       self.mesh,
-      ids,
+      eos_ids(config.model_path, tokenizer),
       record_experts=config.learner.needs_experts,
     )
-    self.reward_model = self._load_reward_model()
+    self.sources = self._sources()
     self.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
-    self.clock = Clock()
-    self.actor = self._actor()
-    self.ahead = self._ahead()
+    self.clock = Stopwatch()
 
-  def close(self) -> None:
-    """Releases the folder, and ends threads."""
-    if self.ahead:
-      self.ahead.close()
-    self.checkpoints.close()
+  def _sources(self) -> dict[str, Source]:
+    """Builds the sources of both stages."""
+    config, sharding = self.config, batch_sharding(self.mesh)
+    held = functools.partial(held_rows, sharding)
+    iterators = batch_iterators(config, self.collate, held)
+    rollouts = Rollouts(
+      sampler=self.sampler,
+      runner=self.runner,
+      prompts=iterators[_REINFORCEMENT],
+      sampling=config.sampling,
+      scoring=config.scoring,
+      dynamic_sampling=config.algorithm.dynamic_sampling,
+      greedy_baseline=config.algorithm.greedy_baseline,
+      step_reward=config.step_reward,
+      components=config.algorithm.components,
+      multiple=prompts_multiple(config, self.mesh),
+      reward_model=self._load_reward_model(),
+      lora=config.lora,
+    )
+    return {
+      "supervised": Batches(iterators["supervised"], sharding, _demonstrations),
+      _REINFORCEMENT: self._lagged(rollouts) if config.sampling.lag else rollouts,
+    }
+
+  def _lagged(self, rollouts: Rollouts) -> Lagged:
+    config = self.config
+    check_lag(config.sampling.lag, config.algorithm)
+    # One program for all completions, on devices that no other process has to follow.
+    chunks, dynamic = config.scoring.pipeline_chunks, config.algorithm.dynamic_sampling
+    overlap = chunks == 1 and dynamic is None and jax.process_count() == 1
+    return Lagged(rollouts, config.sampling.lag, config.steps, overlap)
 
   def _load_reward_model(self) -> RewardModel | None:
     config = self.config
@@ -109,9 +143,7 @@ class Run:
     )
 
   def start(self) -> TrainState:
-    """Returns the state to start from: that of the latest checkpoint, or a fresh one."""
-    if self.checkpoints.latest() is not None:
-      return self._resume()
+    """Returns the state of a new run."""
     config = self.config
     state = init_state(self.steps.supervised_learner, self.mesh, config.seed)
     if config.model_path:
@@ -123,42 +155,30 @@ class Run:
       state = with_policy(state, self.steps.learner, params)
     return state if config.supervised.steps else self.begin_reinforcement(state)
 
-  def _resume(self) -> TrainState:
-    like, lag = self.steps.abstract, self.config.sampling.lag
-    done = Progress.from_json(self.checkpoints.restore_data())
-    in_flight = lag if done.step and not done.is_supervised else 0
-    if in_flight:
-      like = LaggedState.of(like, [like.params] * lag)
-    state, data = self.checkpoints.restore(like)
-    if in_flight:
-      self.ahead.restore(done.step, state.behind)
-      state = state.present
-    self._check_problems(data["problems"])
-    self.clock = Clock(data.get("seconds", 0.0))
-    for name, iterator in self.iterators.items():
-      iterator.set_state(data[name])
-    return state
+  def data(self, state: TrainState) -> dict[str, Any]:
+    """Returns the progress of a state, the time so far, and a digest of the problems."""
+    seconds = {"seconds": self.clock.seconds, "problems": self.problems}
+    return seconds | Progress.of(state).to_json()
 
-  def _check_problems(self, saved: Mapping[str, int | str]) -> None:
-    """A saved position is an index into the problems that the run began with."""
-    if saved != self.problems:
+  def resume(self, data: Mapping[str, Any]) -> None:
+    """Checks the problems, of which a saved position is an index, and sets the clock."""
+    if (saved := data["problems"]) != self.problems:
       raise UserError(
         "the training problems are not those that the run began with: there are "
         f"{self.problems['size']} and there were {saved['size']}, or their texts differ. "
         "Give the same files to continue, or another workdir"
       )
+    self.clock = Stopwatch(data["seconds"])
 
-  def save(self, state: TrainState) -> None:
-    """Saves a checkpoint, which is written while the run goes on."""
-    data = {name: iterator.get_state() for name, iterator in self.iterators.items()}
-    if self.ahead and not Progress.of(state).is_supervised:
-      behind, data["reinforcement"] = self.ahead.in_flight(state)
-      state = LaggedState.of(state, behind) if behind else state
-    data |= {"problems": self.problems, "seconds": self.clock.seconds}
-    data |= Progress.of(state).to_json()
-    # Adapters are small; what they change is not, and it never changes.
-    frozen = ("base",) if self.config.lora.rank else ()
-    self.checkpoints.save(int(state.total_steps), state, data, frozen, wait=False)
+  def last_steps(self, state: TrainState) -> dict[str, int]:
+    """Returns the last step of each logged stage that is not done again."""
+    return Progress.of(state).last_steps
+
+  def stages(self, state: TrainState) -> Iterator[Stage]:
+    """Yields supervised training, unless it is done, and reinforcement."""
+    if Progress.of(state).is_supervised:
+      yield self.supervised()
+    yield self.reinforcement()
 
   def policy(self, state: TrainState) -> PyTree:
     """Returns the policy's parameters, adapters merged."""
@@ -179,9 +199,7 @@ class Run:
     shardings = shardings_of(self.steps.abstract)
     return begin_reinforcement(state, learner, shardings, critic_from)
 
-  def evaluate(
-    self, state: TrainState, stop: Callable[[], bool] | None = None
-  ) -> Evaluation:
+  def evaluate(self, state: TrainState, stop: Stop = None) -> Evaluation:
     """Evaluates the policy on the first held-out problems, unless `stop` stops it."""
     config, settings = self.config, self.config.evaluation
     count = min(settings.problems, len(config.task.held_out))
@@ -200,7 +218,7 @@ class Run:
       stop=stop,
     )
 
-  def supervised(self) -> Supervised:
+  def supervised(self) -> Stage:
     """Returns the supervised stage."""
     stage = self.config.supervised
     schedule = Schedule(
@@ -210,21 +228,19 @@ class Run:
       eval_last=False,
       checkpoint_every=self.config.checkpoints.every * _SUPERVISED_STEPS_PER_STEP,
     )
-    return Supervised(
+    return Stage(
+      name="supervised",
       schedule=schedule,
-      next_rows=on_devices(next_of(self.iterators["supervised"]), self.mesh),
-      train_step=self.steps.supervised_step,
-      evaluator=self.evaluate,
-      begin_next=self.begin_reinforcement,
+      source=self.sources["supervised"],
+      update=lambda _: self.steps.supervised_step,
+      evaluate=PolicyEvaluation(self.evaluate, with_samples=False),
+      finish=self.begin_reinforcement,
+      prefix=SUPERVISED,
     )
 
-  def reinforcement(self, counts: Mapping[str, int]) -> Reinforcement:
-    """Returns the reinforcement stage.
-
-    Args:
-      counts: numbers of problems, logged with the first evaluation.
-    """
-    config = self.config
+  def reinforcement(self) -> Stage:
+    """Returns the reinforcement stage."""
+    config, critic = self.config, self.config.algorithm.critic
     schedule = Schedule(
       steps=config.steps,
       eval_every=config.evaluation.every,
@@ -233,47 +249,16 @@ class Run:
       checkpoint_every=config.checkpoints.every,
       samples_every=config.samples_every,
     )
-    critic = config.algorithm.critic
-    return Reinforcement(
+    pretraining = critic.pretraining_steps if critic else 0
+    steps = self.steps
+    measures = RolloutMeasures(run_speed(config), self.clock, self.tokenizer)
+    return Stage(
       name=config.name,
       schedule=schedule,
-      actor=self.actor,
-      prompts=self.iterators["reinforcement"],
-      policy_step=self.steps.policy_step,
-      critic_step=self.steps.critic_step,
-      pretraining_steps=critic.pretraining_steps if critic else 0,
-      policy=self.policy,
-      evaluator=self.evaluate,
-      tokenizer=self.tokenizer,
-      counts=counts,
-      speed=run_speed(config),
-      clock=self.clock,
-      ahead=self.ahead,
-    )
-
-  def _ahead(self) -> Ahead | None:
-    config = self.config
-    if not config.sampling.lag:
-      return None
-    check_lag(config.sampling.lag, config.algorithm)
-    # One program for all completions, on devices that no other process has to follow.
-    chunks, dynamic = config.scoring.pipeline_chunks, config.algorithm.dynamic_sampling
-    overlap = chunks == 1 and dynamic is None and jax.process_count() == 1
-    prompts = self.iterators["reinforcement"]
-    return Ahead(self.actor, prompts, self.policy, config.sampling.lag, overlap)
-
-  def _actor(self) -> Actor:
-    config = self.config
-    return Actor(
-      sampler=self.sampler,
-      runner=self.runner,
-      next_prompts=next_of(self.iterators["reinforcement"]),
-      sampling=config.sampling,
-      scoring=config.scoring,
-      dynamic_sampling=config.algorithm.dynamic_sampling,
-      greedy_baseline=config.algorithm.greedy_baseline,
-      step_reward=config.step_reward,
-      components=config.algorithm.components,
-      multiple=prompts_multiple(config, self.mesh),
-      reward_model=self.reward_model,
+      source=self.sources[_REINFORCEMENT],
+      update=lambda n: steps.critic_step if n < pretraining else steps.policy_step,
+      evaluate=PolicyEvaluation(self.evaluate, self.counts),
+      measure=measures.metrics,
+      samples=measures.samples,
+      shown=(("accuracy", "eval/accuracy", ".1%"), ("reward", "reward/mean", ".2f")),
     )

@@ -1,7 +1,6 @@
-"""How fast a run is: its time, its tokens per second, and its share of the peak."""
+"""How fast a run is: its tokens per second, and its share of the peak."""
 
 import dataclasses
-import time
 from collections.abc import Mapping
 
 import jax
@@ -14,22 +13,6 @@ from pgax.models.config import DecoderConfig
 from pgax.models.flops import token_flops
 from pgax.training.config import RunConfig
 from pgax.types import Rollout
-
-
-class Clock:
-  """Wall-clock time of a run over all processes that continued it.
-
-  Args:
-    before: seconds that led to the checkpoint that this process starts from.
-  """
-
-  def __init__(self, before: float = 0.0):
-    self._start = time.perf_counter() - before
-
-  @property
-  def seconds(self) -> float:
-    """Seconds since the run began, without what was lost with an interrupted process."""
-    return time.perf_counter() - self._start
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,26 +7,22 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
 
-from pgax.distributed.hosts import is_writer, on_writer, shared_errors, wait_for_all
+from pgax.distributed.hosts import on_writer, shared_errors
 from pgax.errors import UserError
 from pgax.learner.state import TrainState
 from pgax.rollout.scoring import open_reward_runner
-from pgax.runs.interrupt import Interrupt
 from pgax.runs.lock import check_unlocked
-from pgax.runs.loggers import Logger, check_loggers, open_loggers
-from pgax.runs.workdir import WorkdirLock, open_workdir
+from pgax.runs.loggers import Logger, check_loggers
+from pgax.runs.workdir import open_workdir
 from pgax.training.batches import fit_task
 from pgax.training.config import FREE_SETTINGS, RunConfig
-from pgax.training.health import SkippedUpdates
-from pgax.training.loop import run_stage
+from pgax.training.driver import DEFAULT_LOGGERS, drive
 from pgax.training.preflight import check_run
 from pgax.training.processes import check_processes
 from pgax.training.profile import Profiler, check_profile
 from pgax.training.progress import Progress, saved_progress
 from pgax.training.renamed import RENAMED_RUN, check_saved
-from pgax.training.run import Run
-
-DEFAULT_LOGGERS = ("jsonl", "tensorboard")
+from pgax.training.run import PolicyRun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +76,7 @@ def train(
     with shared_errors():
       check_loggers(loggers)
       check_profile(profile_steps, config.steps)
-      check_unlocked(workdir)  # again below, when the folder is there for sure
+      check_unlocked(workdir)  # checked again by `open_workdir`, once the folder exists
       runner = stack.enter_context(open_reward_runner(config.reward, config.scoring))
       config, counts = fit_task(config, tokenizer)
       check_saved(workdir, RENAMED_RUN)
@@ -88,57 +84,11 @@ def train(
       check_run(config, tokenizer, done, runner)
       _check_steps(config, workdir, done)
     lock = stack.enter_context(open_workdir(workdir, record or {}, FREE_SETTINGS))
-    run = Run(config, tokenizer, workdir, runner)
+    run = PolicyRun(config, tokenizer, workdir, runner, counts)
     on_writer(lambda: tokenizer.save_pretrained(workdir / "tokenizer"))
     profiler = Profiler(profile_steps, workdir)
-    return _train(run, workdir, lock, record or {}, counts, loggers, profiler, progress)
-
-
-def _train(
-  run: Run,
-  workdir: Path,
-  lock: WorkdirLock,
-  record: Mapping,
-  counts: Mapping[str, int],
-  loggers: Sequence[str | Logger],
-  profiler: Profiler,
-  progress: bool,
-) -> Result:
-  state, finished = run.start(), False
-
-  def save(state: TrainState) -> None:
-    lock.check()
-    run.save(state)
-
-  skipped = SkippedUpdates(workdir, run.config.max_skipped, run.checkpoints.latest)
-  with shared_errors():
-    logger = open_loggers(loggers, workdir, Progress.of(state).last_steps)
-  try:
-    with shared_errors():
-      logger.start(record)
-    wait_for_all()
-    with Interrupt() as interrupt:
-      common = {
-        "logger": logger,
-        "save": save,
-        "interrupt": interrupt,
-        "skipped": skipped,
-        "progress": progress and is_writer(),
-      }
-      if Progress.of(state).is_supervised:
-        state = run_stage(run.supervised(), state, **common).state
-      if not Progress.of(state).is_supervised and not interrupt.stop():
-        stage = run.reinforcement(counts)
-        state, finished, _ = run_stage(stage, state, profiler=profiler, **common)
-      with shared_errors():
-        logger.flush()
-      save(state)
-      run.checkpoints.wait()
-  finally:
-    profiler.close()
-    run.close()
-    logger.close()
-  return Result(state, Progress.of(state), finished)
+    result = drive(run, workdir, lock, record or {}, loggers, progress, profiler)
+  return Result(result.state, Progress.of(result.state), result.finished)
 
 
 def _check_steps(config: RunConfig, workdir: Path, done: Progress | None) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.compare import compare, read_preset_config, table
 from pgax.errors import UserError
-from pgax.training.stages import Reinforcement, Supervised
+from pgax.training.loop import Stage
 
 
 def small(name):
@@ -26,11 +26,13 @@ def small(name):
 @pytest.mark.slow
 def test_presets_share_their_warm_start_and_go_on(tmp_path, monkeypatch):
   warm, looped = [], []
-  supervise, reinforce = Supervised.step, Reinforcement.step
-  monkeypatch.setattr(Supervised, "step", lambda *a: (warm.append(1), supervise(*a))[1])
-  monkeypatch.setattr(
-    Reinforcement, "step", lambda *a: (looped.append(1), reinforce(*a))[1]
-  )
+  step = Stage.step
+
+  def counted(self, *args):
+    (warm if self.prefix else looped).append(1)
+    return step(self, *args)
+
+  monkeypatch.setattr(Stage, "step", counted)
   # DAPO samples until enough groups are informative, which needs the host.
   first = compare(tmp_path, ["rloo"], 2, read_config=small)
   both = compare(tmp_path, ["rloo", "dapo"], 2, read_config=small)

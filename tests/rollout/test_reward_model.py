@@ -30,7 +30,7 @@ from pgax.training import (
   UserError,
 )
 from pgax.training.preflight import check_run
-from pgax.training.run import Run
+from pgax.training.run import PolicyRun
 from pgax.types import Example
 from tests import tiny
 
@@ -122,7 +122,7 @@ def test_collected_with_the_functions(preset, cut):
   scoring = ScoringConfig(pipeline_chunks=cut)
   config = tiny.run_config(algorithm=preset(), reward_model=setting, scoring=scoring)
   batch = CollatePrompts(tokenizer, 5)([Example(f"{i}+1=", str(i)) for i in range(4)])
-  actor = tiny.actor(
+  source = tiny.rollouts(
     config,
     # Many tokens end a text, so that some texts end.
     make_sampler(
@@ -133,10 +133,10 @@ def test_collected_with_the_functions(preset, cut):
       range(2, 12),
     ),
     InProcess(tiny.any_reward),
-    lambda: batch,
+    tiny.Prompts(lambda _: batch),
     RewardModel(setting, MODEL, PARAMS),
   )
-  experience = actor(tiny.params(), jax.random.key(0))
+  experience = tiny.experience(source)
   rollout, scores = experience.rollout, experience.results.scores
   feedback, metrics = experience.feedback, experience.metrics
   finished = np.asarray(rollout.finished)
@@ -198,7 +198,8 @@ def starting_critic(tmp_path, **changes):
 def test_a_critic_starts_from_a_reward_model_and_its_head(tmp_path):
   config, tokenizer = starting_critic(tmp_path), byte_tokenizer()
   check_run(config, tokenizer)
-  state = Run(config, tokenizer, tmp_path / "run", InProcess(config.reward)).start()
+  run = PolicyRun(config, tokenizer, tmp_path / "run", InProcess(config.reward), {})
+  state = run.start()
   jax.tree.map(np.testing.assert_array_equal, state.critic_params, PARAMS)
   # Its value after the last token is the score of the completion.
   prompts = ROLLOUT.prompt_tokens, ROLLOUT.prompt_mask

@@ -22,10 +22,9 @@ from pgax.learner.state import abstract_state, init_state
 from pgax.models.lora import merge, merged
 from pgax.runs.checkpoint import read_checkpoints
 from pgax.runs.json_lines import read_lines
-from pgax.training import LoraConfig, SupervisedConfig, UserError, train
+from pgax.training import LoraConfig, SupervisedConfig, UserError, driver, train
 from pgax.training.policy import load_params, load_policy
 from pgax.training.preflight import check_run
-from pgax.training.run import Run
 from tests import tiny
 
 LORA = LoraConfig(rank=2, alpha=6.0)
@@ -168,15 +167,15 @@ def test_the_base_is_saved_once(run, tmp_path):
 
 
 def test_killed_after_a_checkpoint(run, tmp_path, monkeypatch):
-  real, died = Run.save, []
+  real, died = driver.save, []
 
-  def dying(self, state):
-    real(self, state)
+  def dying(run, state):
+    real(run, state)
     if int(state.step) == 2 and not died:
       died.append(1)
       raise MemoryError
 
-  monkeypatch.setattr(Run, "save", dying)
+  monkeypatch.setattr(driver, "save", dying)
   with pytest.raises(MemoryError):
     train(CONFIG, byte_tokenizer(), tmp_path, {}, progress=False)
   result = train(CONFIG, byte_tokenizer(), tmp_path, {}, progress=False)

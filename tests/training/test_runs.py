@@ -16,8 +16,8 @@ from pgax.runs.json_lines import read_lines
 from pgax.sampling import decode
 from pgax.training import Progress, train
 from pgax.training.health import DivergedError, SkippedUpdateWarning
-from pgax.training.run import Run
-from pgax.training.stages import Supervised
+from pgax.training.loop import Stage
+from pgax.training.run import PolicyRun
 from tests import tiny
 
 
@@ -73,15 +73,17 @@ def test_interrupted_before_the_first_evaluation_is_not_finished(tmp_path, monke
     signal.raise_signal(signal.SIGINT)
     return step(self, *args)
 
-  step = Supervised.step
-  monkeypatch.setattr(Supervised, "step", stop)
+  step = Stage.step
+  monkeypatch.setattr(Stage, "step", stop)
   assert not run(tmp_path, tiny.run_config(steps=0)).finished
 
 
 def test_programs_are_traced_once_in_the_whole_run(tmp_path, monkeypatch):
   runs = []
-  start = Run.start
-  monkeypatch.setattr(Run, "start", lambda self: (runs.append(self), start(self))[1])
+  start = PolicyRun.stages
+  monkeypatch.setattr(
+    PolicyRun, "stages", lambda self, state: (runs.append(self), start(self, state))[1]
+  )
   own = {"learner": LearnerConfig(logit_chunk=64)}  # shared with no other test
   run(tmp_path, tiny.run_config(steps=3, **own))
   run(tmp_path, tiny.run_config(steps=5, **own))  # continues from a checkpoint
@@ -140,15 +142,15 @@ def test_checkpoints_of_earlier_versions_are_rejected(tmp_path):
 
 
 def test_fewer_supervised_steps_than_done_are_rejected(tmp_path, monkeypatch):
-  step, done = Supervised.step, []
+  step, done = Stage.step, []
 
   def stop(self, *args):
     done.append(1)
-    if len(done) == 4:
+    if len(done) == 5:  # which is undone
       signal.raise_signal(signal.SIGINT)
     return step(self, *args)
 
-  monkeypatch.setattr(Supervised, "step", stop)
+  monkeypatch.setattr(Stage, "step", stop)
   config = tiny.run_config()
   assert run(tmp_path, config).progress == Progress("supervised", 4)
   for steps in (3, 4):

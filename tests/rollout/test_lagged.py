@@ -1,4 +1,4 @@
-"""Rollouts that are drawn ahead: which policy draws them, and what a run continues with."""
+"""Lagged rollouts: which policy samples them, and what a run continues with."""
 
 import contextlib
 import dataclasses
@@ -12,14 +12,14 @@ import pytest
 from pgax import algorithms
 from pgax.algorithms.config import UpdateConfig
 from pgax.data import byte_tokenizer
-from pgax.learner.state import step_keys
-from pgax.rollout.actor import Actor
+from pgax.rollout.lagged import Lagged
+from pgax.rollout.rollouts import Rollouts
 from pgax.runs.json_lines import read_lines
 from pgax.training import LoraConfig, train
-from pgax.training.ahead import Ahead
 from pgax.training.health import UncorrectedLagWarning
-from pgax.training.run import Run
-from pgax.training.stages import Reinforcement
+from pgax.training.loop import Stage
+from pgax.training.run import PolicyRun
+from pgax.types import Step
 from tests import tiny
 from tests.training.test_metrics_page import missing
 
@@ -53,23 +53,23 @@ def results(workdir):
 
 
 def test_rollouts_are_of_the_policy_so_many_steps_before(tmp_path, monkeypatch):
-  draws, steps = [], []
+  sampled, steps = [], []
 
-  def draw(self, params, key):
-    draws.append((leaves(params), jax.random.key_data(key)))
-    return call(self, params, key)
+  def sample(self, params, at):
+    sampled.append((leaves(params), jax.random.key_data(at.rollout_key)))
+    return start(self, params, at)
 
   def learn(self, state, *args):
-    key, _ = step_keys(state.key, state.total_steps)
-    steps.append((leaves(state.params), jax.random.key_data(key)))
+    at = Step(int(state.step), state.total_steps, state.key)
+    steps.append((leaves(state.params), jax.random.key_data(at.rollout_key)))
     return step(self, state, *args)
 
-  call, step = Actor.__call__, Reinforcement.step
-  monkeypatch.setattr(Actor, "__call__", draw)
-  monkeypatch.setattr(Reinforcement, "step", learn)
+  start, step = Rollouts.start, Stage.step
+  monkeypatch.setattr(Rollouts, "start", sample)
+  monkeypatch.setattr(Stage, "step", learn)
   run(tmp_path, config(2))
-  assert len(draws) == len(steps) == 5
-  for number, (params, key) in enumerate(draws):
+  assert len(sampled) == len(steps) == 5
+  for number, (params, key) in enumerate(sampled):
     assert_same(params, steps[max(0, number - 2)][0])
     assert_same(key, steps[number][1])
   assert [row.get("rollout/lag") for row in results(tmp_path)] == [None, 0, 1, 2, 2, 2]
@@ -83,10 +83,12 @@ def test_rollouts_are_of_the_policy_so_many_steps_before(tmp_path, monkeypatch):
 def test_a_lag_of_0_is_no_lag(tmp_path, monkeypatch):
   plain = run(tmp_path / "plain", config(0))
 
-  def ahead(self):
-    return Ahead(self.actor, self.iterators["reinforcement"], self.policy, 0, True)
+  def lagged(self):
+    made = sources(self)
+    return made | {"reinforcement": Lagged(made["reinforcement"], 0, 5, overlap=True)}
 
-  monkeypatch.setattr(Run, "_ahead", ahead)
+  sources = PolicyRun._sources
+  monkeypatch.setattr(PolicyRun, "_sources", lagged)
   ours = run(tmp_path / "ours", config(0))
   assert_same(plain.state.params, ours.state.params)
   rows = [
@@ -125,10 +127,10 @@ def test_a_run_that_ended_early_continues_the_same(end, changes, tmp_path, monke
       end()
     return step(self, state, *args)
 
-  step, ahead = Reinforcement.step, config(2, **changes)
+  step, ahead = Stage.step, config(2, **changes)
   whole = run(tmp_path / "whole", ahead)
   with monkeypatch.context() as patched, contextlib.suppress(KilledError):
-    patched.setattr(Reinforcement, "step", stop)
+    patched.setattr(Stage, "step", stop)
     assert not run(tmp_path / "parts", ahead).finished
   rest = run(tmp_path / "parts", ahead)
   assert rest.finished
@@ -149,17 +151,17 @@ def test_scores_are_computed_during_the_update(tmp_path, monkeypatch):
       late.append(completion)
     return tiny.any_reward(prompt, completion, ground_truth, metadata)
 
-  def watched(self, counts):
-    stage = reinforcement(self, counts)
+  def watched(self):
+    stage = reinforcement(self)
 
-    def learn(*args):
+    def learn(*args, **arrays):
       updating.set()
-      return stage.policy_step(*args)
+      return self.steps.policy_step(*args, **arrays)
 
-    return dataclasses.replace(stage, policy_step=learn)
+    return dataclasses.replace(stage, update=lambda _: learn)
 
-  reinforcement = Run.reinforcement
-  monkeypatch.setattr(Run, "reinforcement", watched)
+  reinforcement = PolicyRun.reinforcement
+  monkeypatch.setattr(PolicyRun, "reinforcement", watched)
   assert run(tmp_path, config(1, reward=reward, steps=3)).finished
   assert updating.is_set() and not late
 

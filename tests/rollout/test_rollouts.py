@@ -1,4 +1,4 @@
-"""The actor: dynamic sampling within its bound, greedy baselines, steps, chunks."""
+"""Rollouts: dynamic sampling within its bound, greedy baselines, steps, chunks."""
 
 import dataclasses
 import functools
@@ -22,26 +22,21 @@ SAMPLER = tiny.sampler(max_completion_tokens=16)
 COLLATE = CollatePrompts(TOKENIZER, 5)
 
 
-class Prompts:
+def prompts():
   """Batches of four different prompts, counted."""
-
-  def __init__(self):
-    self.batches = 0
-
-  def __call__(self):
-    self.batches += 1
-    start = 10 * self.batches
-    return COLLATE([Example(f"{i}+1=", str(start + i)) for i in range(4)])
+  return tiny.Prompts(
+    lambda n: COLLATE([Example(f"{i}+1=", str(10 * n + i)) for i in range(4)])
+  )
 
 
 def collect(algorithm, reward, seed=0, multiple=1, **changes):
   config = tiny.run_config(algorithm=algorithm, reward=reward, **changes)
-  prompts = Prompts()
-  actor = tiny.actor(config, SAMPLER, InProcess(reward), prompts)
-  actor = dataclasses.replace(actor, multiple=multiple)
-  experience = actor(tiny.params(), jax.random.key(seed))
+  batches = prompts()
+  source = tiny.rollouts(config, SAMPLER, InProcess(reward), batches)
+  source = dataclasses.replace(source, multiple=multiple)
+  experience = tiny.experience(source, seed)
   feedback = jax.device_get(experience.feedback)
-  return experience, feedback, experience.metrics, prompts.batches
+  return experience, feedback, experience.metrics, batches.batches
 
 
 def graded(even_only):
@@ -167,13 +162,12 @@ def test_a_chunk_is_scored_while_the_next_is_sampled():
     return InProcess(graded(True))(jobs)
 
   config = tiny.run_config(scoring=ScoringConfig(pipeline_chunks=2))
-  actor = tiny.actor(config, Waiting(), runner, Prompts())
-  actor(tiny.params(), jax.random.key(0))
+  tiny.experience(tiny.rollouts(config, Waiting(), runner, prompts()))
   assert len(sampled) == 2
 
 
 def test_batches_of_a_step_use_different_keys():
-  prompts = COLLATE([Example("1+1=", "2")] * 4)
+  same = tiny.Prompts(lambda _: COLLATE([Example("1+1=", "2")] * 4))
   config = tiny.run_config(
     algorithm=algorithms.dapo(max_batches=2), reward=lambda *_: {"reward": 1.0}
   )
@@ -187,8 +181,7 @@ def test_batches_of_a_step_use_different_keys():
       seen.append(sampler(*arguments))
       return seen[-1]
 
-  actor = tiny.actor(config, Spy(), InProcess(config.reward), lambda: prompts)
-  actor(tiny.params(), jax.random.key(0))
+  tiny.experience(tiny.rollouts(config, Spy(), InProcess(config.reward), same))
   first, second = (np.asarray(rollout.tokens) for rollout in seen)
   assert np.any(first != second)
 
