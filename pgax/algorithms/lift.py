@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import math
 import numbers
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 
 from pgax.algorithms import checks
 from pgax.algorithms.spec import Algorithm
+from pgax.algorithms.stateful import StepSignals
 from pgax.types import Array
 
 _Part = TypeVar("_Part")
@@ -171,7 +173,7 @@ def _traces(algorithm: Algorithm, traced: Mapping[str, float]) -> bool:
   def call(values: Mapping[str, Array]) -> None:
     joined = join(algorithm, values)
     checks.trace(joined, **_SHAPE, step_rewards=True)
-    _call_controllers(joined)
+    _update_parts(joined)
 
   try:
     jax.eval_shape(call, dict(traced))
@@ -180,12 +182,18 @@ def _traces(algorithm: Algorithm, traced: Mapping[str, float]) -> bool:
   return True
 
 
-def _call_controllers(algorithm: Algorithm) -> None:
-  one = jnp.float32(1)
-  for part in (algorithm.kl, algorithm.entropy):
-    if part is not None:
-      state = part.controller.update(part.controller.init(), one, one)
-      part.controller.value(state)
-  if algorithm.baseline is not None:
-    rewards = jnp.zeros((2, 2))
-    algorithm.baseline.update(algorithm.baseline.init(), rewards, rewards == 0)
+def _update_parts(algorithm: Algorithm) -> None:
+  """Calls all stateful parts, on a batch that holds what they read."""
+  one, tokens = jnp.float32(1), jnp.zeros((2, 2, 3))
+  batch = types.SimpleNamespace(
+    rewards=tokens[..., 0],
+    valid=tokens[..., 0] == 0,
+    loss_mask=tokens == 0,
+    ref_logp=tokens,
+    old_logp=tokens,
+  )
+  states = algorithm.init()
+  algorithm.update(states, StepSignals(batch, tokens, one, one, one))
+  for name in ("kl", "entropy"):
+    if name in states:
+      getattr(algorithm, name).value(states[name])

@@ -2,21 +2,23 @@
 
 import dataclasses
 import math
-from typing import Literal
-
-import jax.numpy as jnp
+from typing import Any
 
 from pgax.algorithms.reference import reads_reference
+from pgax.algorithms.stateful import (
+  EntropyBonus,
+  KLPenalty,
+  MovingAverage,
+  StatefulPart,
+  StepSignals,
+)
 from pgax.errors import check_at_most
-from pgax.ops import advantages, kl
-from pgax.ops.entropy import AdaptiveController
+from pgax.ops import kl
 from pgax.ops.precision import is_concrete
 from pgax.types import (
   AdvantageFn,
   AggregationFn,
-  Array,
   CompletionFilterFn,
-  DivergenceFn,
   SamplerCorrectionFn,
   ShapingFn,
   SurrogateFn,
@@ -25,51 +27,6 @@ from pgax.types import (
 )
 
 _MAX_PASSES = 1000  # far beyond any use; the order of every pass is an array
-
-
-def _check_choice(name: str, value: object, *options: object) -> None:
-  if value not in options:
-    raise ValueError(f"{name} is {value!r}; allowed are {' and '.join(map(repr, options))}")
-
-
-@dataclasses.dataclass(frozen=True)
-class KLPenalty:
-  """A penalty for the divergence of the policy from an anchor.
-
-  Attributes:
-    estimator: per-token estimate of KL(policy || anchor) from log-probabilities.
-    controller: gives the coefficient, which may be fixed, adaptive or annealed.
-    placement: `reward` subtracts `coef * sum_t estimator_t` from a completion's reward;
-      `loss` adds `coef * estimator_t` to the per-token loss.
-    anchor: `reference` is the frozen reference policy; `old` is the policy that the update
-      starts from, and requires placement `loss`.
-    importance_weighted: whether to multiply the estimate by the importance ratio, for
-      samples of an older policy. Gradients then flow through the ratio too; see
-      `kl.k3_importance_weighted`.
-  """
-
-  estimator: DivergenceFn
-  controller: kl.FixedController | kl.AdaptiveController | kl.AnnealedController
-  placement: Literal["reward", "loss"]
-  anchor: Literal["reference", "old"] = "reference"
-  importance_weighted: bool = False
-
-  def __post_init__(self):
-    _check_choice("placement", self.placement, "reward", "loss")
-    _check_choice("anchor", self.anchor, "reference", "old")
-    if self.placement == "reward" and (self.anchor == "old" or self.importance_weighted):
-      raise ValueError(
-        f"anchor is {self.anchor!r} and importance_weighted is {self.importance_weighted} "
-        "with placement 'reward', where the policy is still the old one; allowed are "
-        "'reference' and False"
-      )
-    if (
-      self.placement == "loss" and self.estimator is kl.k1 and not self.importance_weighted
-    ):
-      raise ValueError(
-        "estimator is k1 with placement 'loss' and importance_weighted False, and its "
-        "expected gradient is zero there; use k2 or k3, or importance_weighted=True"
-      )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,20 +60,6 @@ class CriticSpec:
 
 
 @dataclasses.dataclass(frozen=True)
-class EntropyBonus:
-  """An entropy bonus: `-coef * H_t` in the per-token loss, with the weights of the tokens.
-
-  `H_t` is the exact entropy of the policy before the token. Its gradient is that of the
-  entropy at the states that were sampled, not of how often the policy reaches them.
-
-  Attributes:
-    controller: gives the coefficient, which may be fixed or keep the entropy at a target.
-  """
-
-  controller: kl.FixedController | AdaptiveController
-
-
-@dataclasses.dataclass(frozen=True)
 class DynamicSampling:
   """DAPO: drops groups whose rewards are all equal, and samples further prompts.
 
@@ -147,36 +90,6 @@ class PositiveNLL:
   def __post_init__(self):
     if not 0 < self.coef < math.inf:
       raise ValueError(f"coef is {self.coef}; it must be positive and finite")
-
-
-@dataclasses.dataclass(frozen=True)
-class MovingAverage:
-  """A baseline kept from step to step; `parts.MovingAverageBaseline` subtracts it.
-
-  `b <- (1 - rate) * b + rate * mean(R)`, starting at `initial`.
-
-  Attributes:
-    rate: weight of the newest mean reward, in [0, 1].
-    initial: baseline of the first step.
-  """
-
-  rate: float = 0.1
-  initial: float = 0.0
-
-  def __post_init__(self):
-    if not 0 <= self.rate <= 1 or not math.isfinite(self.initial):
-      raise ValueError(
-        f"rate is {self.rate} and initial is {self.initial}; rate must be in [0, 1] and "
-        "initial finite"
-      )
-
-  def init(self) -> Array:
-    """The initial state: the baseline."""
-    return jnp.float32(self.initial)
-
-  def update(self, state: Array, rewards: Array, valid: Array) -> Array:
-    """The state after a batch of rewards `[N, G]` and which of them are valid."""
-    return advantages.moving_average(rewards, state, self.rate, valid)[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,6 +189,22 @@ class Algorithm:
         f"target_kl is {self.target_kl} and the KL penalty adapts to the same divergence, "
         "which would be that of an unfinished update; use one of the two"
       )
+
+  @property
+  def stateful_parts(self) -> dict[str, StatefulPart]:
+    """The parts with a state that is kept from step to step, by their fields."""
+    parts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+    return {name: part for name, part in parts.items() if hasattr(part, "init")}
+
+  def init(self) -> dict[str, Any]:
+    """Returns the initial states of the stateful parts, by their fields."""
+    return {name: part.init() for name, part in self.stateful_parts.items()}
+
+  def update(self, states: dict[str, Any], signals: StepSignals) -> dict[str, Any]:
+    """Returns the states of the stateful parts after a step."""
+    return {
+      name: part.update(states[name], signals) for name, part in self.stateful_parts.items()
+    }
 
   @property
   def bootstraps(self) -> bool:

@@ -5,6 +5,7 @@ from pgax.evaluation.evaluate import (
   Evaluation,
   evaluate,
   evaluation_key,
+  evaluation_means,
   evaluation_metrics,
 )
 
@@ -13,5 +14,6 @@ __all__ = [
   "EvaluationConfig",
   "evaluate",
   "evaluation_key",
+  "evaluation_means",
   "evaluation_metrics",
 ]

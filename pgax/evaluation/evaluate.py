@@ -7,18 +7,15 @@ import jax
 import numpy as np
 
 from pgax.data.prompts import CollatePrompts
-from pgax.evaluation.batches import (
-  ScoredBatch,
-  padded_batch,
-  sample_and_score,
-  whole_batches,
-)
+from pgax.evaluation.batches import padded_batch, sample_and_score, whole_batches
 from pgax.evaluation.config import check_sampling
 from pgax.evaluation.voting import majority_at_k
 from pgax.ops.evaluation import Estimate, bootstrap, pass_at_k
 from pgax.rewards.pool import RewardRunner
+from pgax.rollout.metrics import Completions
 from pgax.rollout.sampler import Sampler
 from pgax.rollout.samples import Sample, make_samples
+from pgax.rollout.scoring import RewardResults
 from pgax.runs.interrupt import check_stop
 from pgax.types import AnswerFn, Array, Example, PyTree
 
@@ -153,7 +150,7 @@ def evaluate(
       scored.results,
       limit=keep - len(records),
     )
-    columns.append(_completion_columns(scored))
+    columns.append(_completion_columns(scored.completions, scored.results, scored.answers))
   values = _problem_values(_concatenate(columns), samples)
   estimates = jax.device_get(_bootstrap(np.stack(list(values.values())), bootstrap_key))
   rows = zip(*(x.tolist() for x in estimates), strict=True)
@@ -164,17 +161,35 @@ def evaluate(
   )
 
 
-def _completion_columns(scored: ScoredBatch) -> dict[str, np.ndarray]:
+def evaluation_means(
+  completions: Completions, results: RewardResults, samples: int
+) -> dict[str, float]:
+  """Computes the means of an evaluation without intervals and votes.
+
+  Args:
+    completions: lengths of the completions.
+    results: their scores.
+    samples: number of completions per problem.
+
+  Returns:
+    Means over problems by their names in `Evaluation.estimates`; nan where there are none.
+  """
+  values = _problem_values(_completion_columns(completions, results), samples)
+  return {name: float(_finite_mean(x[None])[0]) for name, x in values.items()}
+
+
+def _completion_columns(
+  completions: Completions, results: RewardResults, answers: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
   """Values of each completion, `[N, G]` by name; nan where a score is missing."""
-  results = scored.results
   columns = {
-    "length": scored.completions.lengths,
-    "truncated": ~scored.completions.finished,
+    "length": completions.lengths,
+    "truncated": ~completions.finished,
     "unscorable": ~results.valid,
     "reward/mean": np.where(results.valid, results.rewards, np.nan),
   }
-  if scored.answers is not None:
-    columns["answer"] = scored.answers
+  if answers is not None:
+    columns["answer"] = answers
   return columns | {f"reward/{name}": x for name, x in results.scores.items()}
 
 

@@ -67,7 +67,7 @@ def make_batch(
     old_logp,
     ref_logp,
     kl_coef=kl_coef,
-    baseline=state.baseline_state if algorithm.baseline else None,
+    baseline=state.algorithm_state.get("baseline"),
     values=values,
     end_values=end_values,
     entropy=entropy,

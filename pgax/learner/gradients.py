@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import optax
 
 from pgax.algorithms import LossSums, loss
-from pgax.learner.finite import all_finite, take_if
 from pgax.learner.forward import critic_outputs, policy_outputs, read_batch_prompts
 from pgax.learner.learner import Learner
 from pgax.learner.rows import Microbatch, RowPlan, divide, in_units, plan_rows
 from pgax.models import lora
+from pgax.ops.finite import all_finite, take_if
 from pgax.ops.masking import masked_sum
 from pgax.types import Array, Batch, PyTree
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pgax.algorithms.stateful import StepSignals
 from pgax.learner.batch import make_batch
-from pgax.learner.finite import all_finite, take_if
 from pgax.learner.gradients import (
   StepSums,
   Trained,
@@ -26,8 +26,7 @@ from pgax.learner.metrics import (
 from pgax.learner.state import TrainState
 from pgax.learner.update import Update
 from pgax.models.routing import balance_weights, count_choices
-from pgax.ops import kl
-from pgax.ops.masking import lengths, masked_sum
+from pgax.ops.masking import lengths
 from pgax.types import Array, Batch, Feedback, PyTree, Rollout, step_keys
 
 
@@ -91,12 +90,11 @@ def policy_step(
     The next state, and an `Update`.
   """
   algorithm = learner.algorithm
-  kl_coef = jnp.float32(0)
-  if algorithm.kl:
-    kl_coef = algorithm.kl.controller.value(state.kl_state)
-  entropy_coef = jnp.float32(0)
-  if algorithm.entropy:
-    entropy_coef = algorithm.entropy.controller.value(state.entropy_state)
+  states, kl_coef, entropy_coef = state.algorithm_state, jnp.float32(0), jnp.float32(0)
+  if algorithm.kl is not None:
+    kl_coef = algorithm.kl.value(states["kl"])
+  if algorithm.entropy is not None:
+    entropy_coef = algorithm.entropy.value(states["entropy"])
   batch = make_batch(learner, state, rollout, feedback, kl_coef)
   params, opt_state, outputs = update_epochs(learner, state, batch, kl_coef, entropy_coef)
   old_logp = outputs.logp[0] if batch.old_logp is None else batch.old_logp
@@ -116,7 +114,7 @@ def policy_step(
     opt_state=opt_state.policy,
     critic_params=params.critic,
     critic_opt_state=opt_state.critic,
-    **_controller_states(learner, state, batch, outputs, old_logp),
+    algorithm_state=algorithm.update(states, _signals(learner, batch, outputs, old_logp)),
   )
   return state, Update(metrics, batch.advantages)
 
@@ -252,33 +250,16 @@ def _step_metrics(learner: Learner, outputs: StepOutputs) -> dict[str, Array]:
   return metrics
 
 
-def _controller_states(
-  learner: Learner,
-  state: TrainState,
-  batch: Batch,
-  outputs: StepOutputs,
-  old_logp: Array,
-) -> dict[str, PyTree]:
-  """The next states of controllers and baseline, by their fields of `TrainState`."""
-  penalty, baseline = learner.algorithm.kl, learner.algorithm.baseline
-  states, sums, bonus = {}, outputs.sums, learner.algorithm.entropy
-  if bonus and learner.learn_policy:
-    entropy = jnp.sum(sums.entropy) / jnp.maximum(jnp.sum(outputs.tokens), 1)
-    count = jnp.sum(lengths(batch.loss_mask) > 0)
-    entropy_state = bonus.controller.update(state.entropy_state, entropy, count)
-    known = all_finite(entropy) & (count > 0)
-    states["entropy_state"] = take_if(known, entropy_state, state.entropy_state)
-  if penalty and learner.learn_policy:  # a frozen policy gives a controller no signal
-    if penalty.anchor == "reference":
-      divergence = masked_sum(kl.k1(old_logp, batch.ref_logp), batch.loss_mask)
-    else:  # the sum over the last epoch
-      divergence = jnp.sum(sums.terms.kl_old[-learner.algorithm.minibatches :])
-    count = jnp.sum(lengths(batch.loss_mask) > 0)
-    per_completion = divergence / jnp.maximum(count, 1)
-    kl_state = penalty.controller.update(state.kl_state, per_completion, count)
-    states["kl_state"] = take_if(all_finite(per_completion), kl_state, state.kl_state)
-  if baseline:
-    states["baseline_state"] = baseline.update(
-      state.baseline_state, batch.rewards, batch.valid
-    )
-  return states
+def _signals(
+  learner: Learner, batch: Batch, outputs: StepOutputs, old_logp: Array
+) -> StepSignals:
+  """Collects what the stateful parts of the algorithm learn from."""
+  sums, passes = outputs.sums, learner.algorithm.minibatches
+  return StepSignals(
+    batch=batch,
+    old_logp=old_logp,
+    entropy=jnp.sum(sums.entropy) / jnp.maximum(jnp.sum(outputs.tokens), 1),
+    kl_old=jnp.sum(sums.terms.kl_old[-passes:]),  # over the last epoch
+    completions=jnp.sum(lengths(batch.loss_mask) > 0),
+    policy_learns=learner.learn_policy,
+  )

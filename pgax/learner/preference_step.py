@@ -10,12 +10,12 @@ import optax
 from jax.sharding import Mesh
 
 from pgax.distributed.partitioning import abstract_params, placed, replicated
-from pgax.learner.finite import all_finite, take_if
 from pgax.learner.optimizer import optimizer_shardings
 from pgax.learner.update import Update
 from pgax.models import ScalarDecoder, sequence_scores
 from pgax.models.lora import PolicyParams
 from pgax.models.parameters import init_params
+from pgax.ops.finite import all_finite, take_if
 from pgax.ops.preferences import bradley_terry
 from pgax.types import Array, PyTree
 

@@ -44,9 +44,7 @@ class TrainState:
     params: trained parameters of the policy: all of them, or its adapters.
     ref_params: the same parameters of the frozen reference policy.
     opt_state: state of the policy's optimizer.
-    kl_state: state of the KL controller.
-    entropy_state: state of the controller of an entropy bonus.
-    baseline_state: state of the algorithm's baseline.
+    algorithm_state: states of the algorithm's stateful parts; see `Algorithm.init`.
     critic_params: parameters of the critic.
     critic_opt_state: state of the critic's optimizer.
     in_flight: in a checkpoint, trained parameters of earlier steps that rollouts in flight
@@ -61,9 +59,7 @@ class TrainState:
   params: PyTree
   ref_params: PyTree
   opt_state: PyTree
-  kl_state: PyTree
-  entropy_state: PyTree
-  baseline_state: PyTree
+  algorithm_state: PyTree
   critic_params: PyTree
   critic_opt_state: PyTree
   in_flight: tuple[PyTree, ...] = ()
@@ -105,7 +101,7 @@ def new_state(key: Array, learner: Learner) -> TrainState:
   Returns:
     A `TrainState` at step 0 of the supervised stage.
   """
-  algorithm, critic = learner.algorithm, learner.critic
+  critic = learner.critic
   params_key, run_key, critic_key = jax.random.split(key, 3)
   base, params = _init_policy(learner.model, learner.lora, params_key)
   dtype = learner.config.param_dtype
@@ -125,9 +121,7 @@ def new_state(key: Array, learner: Learner) -> TrainState:
     params=params,
     ref_params=_reference(learner, params),
     opt_state=learner.optimizer.init(params),
-    kl_state=algorithm.kl.controller.init() if algorithm.kl else (),
-    entropy_state=algorithm.entropy.controller.init() if algorithm.entropy else (),
-    baseline_state=algorithm.baseline.init() if algorithm.baseline else (),
+    algorithm_state=learner.algorithm.init(),
     critic_params=critic_params,
     critic_opt_state=learner.critic_optimizer.init(critic_params) if critic else (),
   )

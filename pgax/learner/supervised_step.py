@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import optax
 
 from pgax.distributed.microbatches import split
-from pgax.learner.finite import all_finite, take_if
 from pgax.learner.forward import routed_row_logp
 from pgax.learner.learner import Learner
 from pgax.learner.state import TrainState
@@ -16,6 +15,7 @@ from pgax.models import lora
 from pgax.models.experts import RouterLoad
 from pgax.models.routing import balance_weights
 from pgax.ops import aggregation
+from pgax.ops.finite import all_finite, take_if
 from pgax.ops.masking import masked_sum
 from pgax.types import Array, DemonstrationRows, PyTree
 

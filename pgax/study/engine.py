@@ -1,10 +1,11 @@
 """Runs a program for many settings and seeds at once, in chunks of one shape."""
 
+import contextlib
 import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,11 +28,11 @@ class Chunk(NamedTuple):
   """Runs that are computed at once.
 
   Attributes:
-    runs: indices of the runs, the last one repeated to fill the chunk.
-    count: number of runs without these repetitions.
+    runs: index of the setting and seed of each run, the last one repeated as padding.
+    count: number of runs without the padding.
   """
 
-  runs: np.ndarray
+  runs: list[tuple[int, int]]
   count: int
 
 
@@ -70,45 +71,71 @@ def run_program(
   Raises:
     UserError: if the folder is that of another study, is in use, or can't be written.
   """
-  if folder is None:
-    return _run(program, settings, seeds, at_once, None, name, progress)
-  identity = {"settings": list(map(dict, settings)), "steps": program.steps}
-  with open_folder(folder, {**(record or {}), **identity}):
-    return _run(program, settings, seeds, at_once, folder, name, progress)
-
-
-def _run(
-  program: Program,
-  settings: Sequence[Numbers],
-  seeds: Sequence[int],
-  at_once: int,
-  folder: Path | None,
-  name: str,
-  progress: bool,
-) -> dict[str, np.ndarray]:
-  """Runs all chunks that the folder does not hold."""
-  devices = len(jax.devices())
-  runs = [(x, seed) for seed in seeds for x in range(len(settings))]
-  at_once = min(at_once, len(runs))
-  at_once = -(-at_once // devices) * devices
-  call, parts = _compiled(program, settings, at_once), []
+  call: list[_Call] = []  # compiled once it is needed
 
   def compute(chunk: Chunk, report: Callable[[int], None]) -> dict[str, np.ndarray]:
-    chosen = [runs[i] for i in chunk.runs]
-    numbers = _stack([settings[x] for x, _ in chosen])
-    metrics = _run_chunk(program, call, numbers, [seed for _, seed in chosen], report)
-    return {key: x[: chunk.count] for key, x in metrics.items()}
+    if not call:
+      call.append(_compiled(program, settings, len(chunk.runs)))
+    numbers = _stack([settings[x] for x, _ in chunk.runs])
+    seeds = [seed for _, seed in chunk.runs]
+    metrics = _run_chunk(program, call[0], numbers, seeds, report)
+    return {key: x[: chunk.count] for key, x in program.finish(metrics).items()}
 
-  with tqdm(total=len(runs) * program.steps, disable=not progress, desc=name) as bar:
-    for chunk in _chunks(len(runs), at_once):
-      file = folder and folder / f"runs_{chunk.runs[0]}_to_{chunk.runs[chunk.count - 1]}"
-      metrics = load_chunk(file) if file else None
+  devices = len(jax.devices())
+  at_once = -(-min(at_once, len(settings) * len(seeds)) // devices) * devices
+  options = {"folder": folder, "record": record, "name": name, "progress": progress}
+  return run_chunks(compute, settings, seeds, program.steps, at_once, **options)
+
+
+def run_chunks(
+  compute: Callable[[Chunk, Callable[[int], None]], dict[str, np.ndarray]],
+  settings: Sequence[Numbers],
+  seeds: Sequence[int],
+  steps: int,
+  at_once: int,
+  *,
+  folder: Path | None = None,
+  record: Mapping[str, Any] | None = None,
+  name: str = "study",
+  progress: bool = True,
+) -> dict[str, np.ndarray]:
+  """Computes the runs of all settings and seeds that a folder does not hold, in chunks.
+
+  Args:
+    compute: returns arrays `[runs, ...]` of each metric of a chunk, and calls its second
+      argument with numbers of steps of a run that are done.
+    settings: numbers of each setting.
+    seeds: seeds of each setting.
+    steps: number of steps of a run.
+    at_once: number of runs in a chunk.
+    folder: see `run_program` for this and all other arguments, and the results.
+    record: JSON values that identify the study.
+    name: name in the progress bar.
+    progress: whether to show one.
+
+  Returns:
+    Arrays `[settings, seeds, ...]` of each metric.
+  """
+  runs = [(x, seed) for seed in seeds for x in range(len(settings))]
+  identity = {"settings": list(map(dict, settings)), "steps": steps}
+  parts = []
+  with contextlib.ExitStack() as stack:
+    if folder is not None:
+      stack.enter_context(open_folder(folder, {**(record or {}), **identity}))
+    total = len(runs) * steps
+    bar = stack.enter_context(tqdm(total=total, disable=not progress, desc=name))
+    for start in range(0, len(runs), at_once):
+      count = min(at_once, len(runs) - start)
+      padded = [runs[min(i, len(runs) - 1)] for i in range(start, start + at_once)]
+      file = None if folder is None else folder / f"runs_{start}_to_{start + count - 1}"
+      metrics = None if file is None else load_chunk(file)
       if metrics is None:
-        metrics = compute(chunk, functools.partial(_advance, bar, chunk.count))
-        if file:
+        report = functools.partial(_advance, bar, count)
+        metrics = compute(Chunk(padded, count), report)
+        if file is not None:
           save_chunk(file, metrics)
       else:
-        _advance(bar, chunk.count, program.steps)
+        _advance(bar, count, steps)
       parts.append(metrics)
   shape = (len(seeds), len(settings))
   joined = {key: np.concatenate([x[key] for x in parts]) for key in parts[0]}
@@ -119,12 +146,6 @@ def _run(
 
 def _advance(bar: tqdm, runs: int, steps: int) -> None:
   bar.update(runs * steps)
-
-
-def _chunks(runs: int, at_once: int) -> Iterator[Chunk]:
-  for start in range(0, runs, at_once):
-    count = min(at_once, runs - start)
-    yield Chunk(np.minimum(np.arange(start, start + at_once), runs - 1), count)
 
 
 def _stack(numbers: Sequence[Numbers]) -> dict[str, np.ndarray]:
@@ -226,7 +247,7 @@ def _run_chunk(
   parts, evaluations = [], []
   if program.evaluate:
     first = call.evaluate(numbers, state, seed_array)
-    evaluations.append({key: np.asarray(x)[:, None] for key, x in first.items()})
+    evaluations.append(jax.tree.map(lambda x: np.asarray(x)[:, None], first))
   for start in range(0, segments, per_call):
     count = min(per_call, segments - start)
     steps = np.arange(start * length, (start + count) * length).reshape(count, length)
@@ -246,8 +267,8 @@ def _run_chunk(
   return joined | {SECONDS: np.full(len(seeds), seconds / len(seeds))}
 
 
-def _join(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-  return {key: np.concatenate([x[key] for x in parts], axis=1) for key in parts[0]}
+def _join(parts: Sequence[PyTree]) -> PyTree:
+  return jax.tree.map(lambda *x: np.concatenate(x, axis=1), *parts)
 
 
 def _by_seed(data: Callable[[Sequence[int]], PyTree], seeds: Sequence[int]) -> PyTree:

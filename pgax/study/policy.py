@@ -1,8 +1,8 @@
-"""A run of the training loop as a program, made of the very functions of the loop."""
+"""Many training runs as one program: `vmap` over a traceable source and `policy_step`."""
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,33 +10,35 @@ import jax.numpy as jnp
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from pgax.algorithms import filters, join
+from pgax.algorithms import join
 from pgax.data.prompts import CollatePrompts
 from pgax.data.tokenizer import token_bytes
 from pgax.distributed.mesh import make_mesh
-from pgax.evaluation import evaluation_key
-from pgax.learner import Learner, make_learner, policy_step, step_keys
+from pgax.evaluation import evaluation_key, evaluation_means
+from pgax.learner import Learner, make_learner, policy_step
 from pgax.learner.optimizer import make_optimizer
 from pgax.learner.state import TrainState, new_state, reinforcement_state, with_policy
 from pgax.learner.supervised_step import supervised_step
 from pgax.models import lora
 from pgax.models.decoder import Decoder
-from pgax.ops.masking import masked_mean
+from pgax.rollout.metrics import rollout_metrics
 from pgax.rollout.sampler import make_sampler
-from pgax.sampling import Options, prompt_keys, sample
+from pgax.rollout.traceable import Outcome, Problems, TokenRollouts
+from pgax.sampling import prompt_keys
+from pgax.study.engine import EVALUATION
 from pgax.study.problems import (
-  Problems,
   held_out_problems,
   solution_batches,
   training_problems,
 )
-from pgax.study.program import Metrics, Numbers, Program
+from pgax.study.program import Numbers, Program
 from pgax.study.settings import eval_every
 from pgax.training.batches import prompt_collator
 from pgax.training.config import RunConfig
 from pgax.training.policy import eos_ids
-from pgax.types import Array, Feedback, PyTree, Rollout, TokenReward
+from pgax.types import Array, PyTree, Step, TokenReward
 
+_OUTCOME = "outcome"  # name of what the host computes metrics of
 _SUPERVISED_STEPS = 50  # whose rows are on the devices at a time
 
 
@@ -61,6 +63,7 @@ def policy_program(
     data=runs.data,
     evaluate=runs.evaluate,
     eval_every=eval_every(run),
+    finish=runs.finish,
   )
 
 
@@ -121,9 +124,8 @@ class _Runs:
     run, learner = self._learner(numbers)
     from_policy = learner.critic and run.critic.start == "policy"
     policy = self._policy(state) if from_policy else None
-    fresh = new_state(state.key, learner)  # controllers have numbers of the setting
-    names = ("kl_state", "entropy_state", "baseline_state")
-    state = state.replace(**{name: getattr(fresh, name) for name in names})
+    # Stateful parts have numbers of the setting.
+    state = state.replace(algorithm_state=learner.algorithm.init())
     return reinforcement_state(learner, state, policy)
 
   def _initial_run(self, numbers: Numbers, seed: Array) -> TrainState:
@@ -168,53 +170,24 @@ class _Runs:
   def _policy(self, state: TrainState) -> PyTree:
     return lora.merged(self.run.lora, state.base, state.params)
 
-  def _sample(
-    self, params: PyTree, problems: Problems, keys: Array, temperature: Array, group: int
-  ) -> tuple[Rollout, Mapping[str, Array]]:
-    """Samples and scores completions."""
-    options: Options = self.sampler.options
-    rollout = sample(
-      self.model,
-      params,
-      jnp.asarray(problems.prompt_tokens),
-      jnp.asarray(problems.prompt_mask),
-      keys,
-      options.replace(temperature=temperature),
-      group=group,
-      max_tokens=self.run.sampling.max_completion_tokens,
-      record_experts=self.sampler.record_experts,
-      fixed_steps=True,
+  def _source(self, run: RunConfig) -> TokenRollouts:
+    """The source of a run, whose numbers may be traced."""
+    return TokenRollouts(
+      sampler=self.sampler,
+      reward=self.reward,
+      sampling=run.sampling,
+      greedy_baseline=run.algorithm.greedy_baseline,
+      components=run.algorithm.components,
+      lora=run.lora,
     )
-    scores = self.reward(
-      rollout.prompt_tokens, rollout.tokens, rollout.token_mask, problems.answers
-    )
-    return rollout, scores
 
   def step(
     self, numbers: Numbers, state: TrainState, problems: Problems, index: Array
-  ) -> tuple[TrainState, Metrics]:
+  ) -> tuple[TrainState, dict[str, Any]]:
     """Samples, scores and learns, with the keys of the loop."""
     run, learner = self._learner(numbers)
-    key, _ = step_keys(state.key, state.total_steps)
-    # The actor samples a batch of prompts with the first of as many keys as it may need.
-    keys = prompt_keys(jax.random.split(key, 1)[0], run.sampling.prompts_per_step)
-    policy, temperature = self._policy(state), run.sampling.temperature
-    rollout, scores = self._sample(
-      policy, problems, keys, temperature, run.sampling.group_size
-    )
-    metrics, greedy = _rollout_metrics(rollout, scores), None
-    if run.algorithm.greedy_baseline:
-      decoded, decoded_scores = self._sample(policy, problems, keys, 0.0, 1)
-      greedy = decoded_scores["reward"][:, 0]
-      metrics["tokens/generated"] += jnp.sum(decoded.action_mask)
-      metrics["completions/generated"] += greedy.size
-    names = run.algorithm.components
-    feedback = Feedback(
-      rewards=scores["reward"],
-      valid=jnp.ones(rollout.finished.shape, bool),
-      greedy_rewards=greedy,
-      components=jnp.stack([scores[x] for x in names], axis=-1) if names else None,
-    )
+    step = Step(index, state.total_steps, state.key)
+    rollout, feedback, outcome = self._source(run).next(state.policy, step, problems)
     learn = functools.partial(policy_step, learner)
     pretraining = run.algorithm.critic.pretraining_steps if run.algorithm.critic else 0
     if pretraining:
@@ -225,36 +198,46 @@ class _Runs:
       )
     else:
       state, update = learn(state, rollout, feedback)
-    return state, dict(update.metrics) | metrics
+    return state, dict(update.metrics) | {_OUTCOME: outcome}
 
-  def evaluate(self, numbers: Numbers, state: TrainState, seed: Array) -> Metrics:
-    """Evaluates the policy on held-out problems, with the keys of the loop."""
+  def evaluate(self, numbers: Numbers, state: TrainState, seed: Array) -> dict[str, Any]:
+    """Decodes held-out problems, with the keys of the loop."""
     del numbers
     settings = self.run.evaluation
     sample_key, _ = jax.random.split(evaluation_key(seed))
-    count = len(self.held_out.prompt_tokens)
-    _, scores = self._sample(
-      self._policy(state),
-      self.held_out,
-      prompt_keys(sample_key, count),
-      settings.temperature,
-      settings.samples,
+    keys = prompt_keys(sample_key, len(self.held_out.prompt_tokens))
+    rollout, scores = self._source(self.run).draw(
+      self._policy(state), self.held_out, keys, settings.temperature, settings.samples
     )
-    accuracy = scores.get("accuracy", (scores["reward"] >= 1).astype(jnp.float32))
-    return {"accuracy": jnp.mean(accuracy), "reward": jnp.mean(scores["reward"])}
+    lengths = jnp.sum(rollout.action_mask, axis=-1)
+    return {_OUTCOME: Outcome(scores, lengths, rollout.finished, jnp.int32(0))}
+
+  def finish(self, metrics: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Computes the metrics of rollouts and evaluations on the host, as the loop does."""
+    metrics = dict(metrics)
+    rollouts = _over_runs(metrics.pop(_OUTCOME), _step_metrics)
+    evaluations = _over_runs(
+      metrics.pop(f"{EVALUATION}{_OUTCOME}"),
+      lambda outcome: evaluation_means(*outcome.on_host(), self.run.evaluation.samples),
+    )
+    return metrics | rollouts | {f"{EVALUATION}{k}": x for k, x in evaluations.items()}
 
 
-def _rollout_metrics(rollout: Rollout, scores: Mapping[str, Array]) -> dict[str, Array]:
-  """The metrics of `rollout.metrics` that arrays decide."""
-  rewards, mask = scores["reward"], rollout.action_mask
-  valid = jnp.ones(rewards.shape, bool)
-  names = [name for name in scores if name != "reward"]
-  return {f"reward/{name}": jnp.mean(scores[name]) for name in names} | {
-    "reward/mean": jnp.mean(rewards),
-    "reward/std": jnp.std(rewards),
-    "groups/zero_variance": 1.0 - jnp.mean(filters.informative(rewards, valid)),
-    "length/mean": jnp.mean(jnp.sum(mask, axis=-1)),
-    "length/truncated": 1.0 - masked_mean(rollout.finished.astype(jnp.float32), valid),
-    "tokens/generated": jnp.sum(mask),
-    "completions/generated": jnp.int32(rewards.size),
+def _step_metrics(outcome: Outcome) -> dict[str, float]:
+  metrics = rollout_metrics(*outcome.on_host())
+  if outcome.greedy_tokens:
+    metrics["completions/generated"] += len(outcome.lengths)
+    metrics["tokens/generated"] += int(outcome.greedy_tokens)
+  return metrics
+
+
+def _over_runs(
+  outcomes: Outcome, function: Callable[[Outcome], Mapping[str, float]]
+) -> dict[str, np.ndarray]:
+  """Applies a function to outcomes `[R, steps, ...]`; returns `[R, steps]` by name."""
+  shape = outcomes.greedy_tokens.shape
+  rows = [function(jax.tree.map(lambda x, i=i: x[i], outcomes)) for i in np.ndindex(shape)]
+  return {
+    name: np.array([row[name] for row in rows], np.float32).reshape(shape)
+    for name in rows[0]
   }

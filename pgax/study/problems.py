@@ -4,30 +4,15 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 
-import flax.struct
 import jax
 import numpy as np
 
 from pgax.data.prompts import CollatePrompts, PromptBatch, pad
 from pgax.errors import UserError
+from pgax.rollout.traceable import Problems
 from pgax.training.batches import batch_iterators
 from pgax.training.config import RunConfig
 from pgax.types import DemonstrationRows, Example, TokenReward
-
-
-@flax.struct.dataclass
-class Problems:
-  """Prompts and the answers that their reward compares with.
-
-  Attributes:
-    prompt_tokens: `[..., N, P]` int32.
-    prompt_mask: `[..., N, P]` bool.
-    answers: `[..., N, A]` int32; see `TokenReward`.
-  """
-
-  prompt_tokens: np.ndarray
-  prompt_mask: np.ndarray
-  answers: np.ndarray
 
 
 def read_answer(reward: TokenReward, example: Example) -> list[int]:

@@ -2,11 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pgax.types import Array, PyTree
 
 Numbers = Mapping[str, Array | float]
 Metrics = Mapping[str, Array]
+
+
+def _as_they_are(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+  return metrics
 
 
 def no_data(seeds: Sequence[int]) -> tuple[()]:
@@ -29,6 +34,8 @@ class Program:
     evaluate: computes metrics of a state, given numbers, state and seed; None for none.
     eval_every: number of steps between evaluations, a divisor of `steps`. There is one
       before the first step, too.
+    finish: turns the metrics of a chunk of runs, on the host, into arrays `[R, ...]` by
+      name. Those of evaluations have the prefix `eval/`.
   """
 
   steps: int
@@ -37,6 +44,7 @@ class Program:
   data: Callable[[Sequence[int]], PyTree] = no_data
   evaluate: Callable[[Numbers, PyTree, Array], Metrics] | None = None
   eval_every: int = 0
+  finish: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _as_they_are
 
   def __post_init__(self):
     if self.steps < 1:

@@ -1,4 +1,4 @@
-"""A study: runs of many settings and seeds as one program for each structure."""
+"""A study: runs of many settings and seeds, with one program for each structure."""
 
 import dataclasses
 import re
@@ -12,7 +12,8 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.algorithms.lift import without
 from pgax.errors import UserError
-from pgax.study.engine import run_program
+from pgax.study.alone import LoopRuns
+from pgax.study.engine import run_chunks, run_program
 from pgax.study.policy import policy_program
 from pgax.study.settings import (
   Grid,
@@ -84,7 +85,8 @@ def study(
       3e-4], "algorithm.surrogate.clip_high": [0.2, 0.28]}`; all combinations are run. None
       runs the configuration as it is.
     at_once: number of runs that are computed at once, over all devices; it bounds memory.
-      None is one for each CPU, and eight for each accelerator.
+      With 1, runs are trained by the loop and have its bits; more share a program. None is
+      one for each CPU, and eight for each accelerator.
     params: parameters that all policies start from; None initializes them by the seed.
     workdir: folder where the results of finished runs are kept; the same call continues an
       interrupted study. A folder with results of another configuration, other numbers or
@@ -170,12 +172,12 @@ def _study(
   groups = _by_structure(settings)
   for names in groups:
     run = settings[names[0]][0]
-    if params is None and (run.init_from_run or run.model_path):
+    if at_once > 1 and params is None and (run.init_from_run or run.model_path):
       raise UserError(
         f"init_from_run is {run.init_from_run!r} and model_path is {run.model_path!r}; a "
-        "study starts from its argument params, or from fresh parameters"
+        "program of several runs starts from the argument params, or from fresh parameters"
       )
-    check_run(run, tokenizer)
+    check_run(run, tokenizer, at_once)
   schedules = {(run.steps, eval_every(run)) for run, _ in settings.values()}
   if len(schedules) > 1:
     raise UserError(
@@ -186,21 +188,33 @@ def _study(
   for number, names in enumerate(groups):
     run = fit_task(settings[names[0]][0], tokenizer)[0]
     name = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    metrics = run_program(
-      policy_program(run, tokenizer, params),
-      [settings[x][1] for x in names],
-      chosen,
-      at_once=at_once,
-      folder=workdir and workdir / f"program_{number}",
-      record={
+    numbers = [settings[x][1] for x in names]
+    options = {
+      "folder": None if workdir is None else workdir / f"program_{number}",
+      "record": {
         **structure_record(*settings[names[0]]),
         "names": list(names),
         "seeds": list(chosen),
         **(record or {}),
       },
-      name=name,
-      progress=progress,
-    )
+      "name": name,
+      "progress": progress,
+    }
+    if at_once == 1:
+      train = LoopRuns(run, tokenizer, params)
+      metrics = run_chunks(
+        lambda chunk, report, train=train, numbers=numbers: train(
+          numbers[chunk.runs[0][0]], chunk.runs[0][1], report
+        ),
+        numbers,
+        chosen,
+        run.steps,
+        at_once,
+        **options,
+      )
+    else:
+      program = policy_program(run, tokenizer, params)
+      metrics = run_program(program, numbers, chosen, at_once=at_once, **options)
     for index, x in enumerate(names):
       results[x] = {key: values[index] for key, values in metrics.items()}
   (_, every) = schedules.pop()

@@ -29,7 +29,7 @@ _OPTIMIZERS = ("optimizer", "critic.optimizer", "supervised.optimizer")
 # to cut the end of their solutions: of another reward, a whole solution may say nothing.
 _COMPARED, _CUTS = 8, 10
 _OTHER_OPERATORS = str.maketrans("+-*", "*+-")
-_BY_SEED = "train a run for each seed with training.train"
+_ALONE = "compute one run at a time (at_once=1)"
 
 
 def free_numbers(run: RunConfig) -> dict[str, float]:
@@ -132,36 +132,18 @@ def eval_every(run: RunConfig) -> int:
   return min(run.evaluation.every, run.steps) or 1
 
 
-def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
-  """Rejects a run that can't be one program, or that would fail later.
+def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast, at_once: int = 1) -> None:
+  """Rejects a run that would fail later, or that can't share a program with others.
 
   Args:
     run: configuration of the run.
     tokenizer: tokenizer of the model.
+    at_once: number of runs that are computed at once. A run that is computed alone is
+      trained by the loop, which can do more.
 
   Raises:
     UserError: with the setting and the alternative, before anything is compiled.
   """
-  for needs_host, why in (
-    (run.task.token_reward is None, "the task has no token_reward: text is scored there"),
-    (run.algorithm.dynamic_sampling, "the algorithm has dynamic_sampling"),
-    (run.step_reward, f"step_reward is {run.step_reward}"),
-    (run.reward_model.path, f"reward_model.path is {run.reward_model.path!r}"),
-    (run.scoring.workers, f"scoring.workers is {run.scoring.workers}"),
-    (run.critic.start not in ("policy", "fresh"), f"critic.start is {run.critic.start!r}"),
-  ):
-    if needs_host:
-      raise UserError(f"a step of this run needs the host: {why}. Instead, {_BY_SEED}")
-  if run.supervised.row_tokens:
-    raise UserError(
-      f"supervised.row_tokens is {run.supervised.row_tokens}; a study needs rows of one "
-      "solution, so set it to 0"
-    )
-  if run.sampling.lag:
-    raise UserError(
-      f"sampling.lag is {run.sampling.lag}; a study samples from the current policy, so "
-      "set it to 0"
-    )
   every = eval_every(run)
   if run.steps % every:
     raise UserError(
@@ -169,11 +151,33 @@ def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast) -> None:
       "multiple of it"
     )
   check_ordinary_run(run, tokenizer)
+  if at_once == 1:
+    return
+  if reason := _reason_for_host(run):
+    raise UserError(f"a step of this run needs the host: {reason}. Instead, {_ALONE}")
+  if run.supervised.row_tokens or run.sampling.lag:
+    raise UserError(
+      f"supervised.row_tokens is {run.supervised.row_tokens} and sampling.lag is "
+      f"{run.sampling.lag}; where several runs share a program, set them to 0, or {_ALONE}"
+    )
   try:
     reward = run.task.token_reward(token_bytes(tokenizer, run.model.vocab_size))
   except ValueError as error:
     raise UserError(f"task.token_reward: {error}") from None
   _check_rewards_agree(run, tokenizer, reward)
+
+
+def _reason_for_host(run: RunConfig) -> str:
+  """Says why a step of a run can't be traced; empty if it can."""
+  reasons = (
+    (run.task.token_reward is None, "the task has no token_reward: text is scored there"),
+    (run.algorithm.dynamic_sampling, "the algorithm has dynamic_sampling"),
+    (run.step_reward, f"step_reward is {run.step_reward}"),
+    (run.reward_model.path, f"reward_model.path is {run.reward_model.path!r}"),
+    (run.scoring.workers, f"scoring.workers is {run.scoring.workers}"),
+    (run.critic.start not in ("policy", "fresh"), f"critic.start is {run.critic.start!r}"),
+  )
+  return next((text for needs_host, text in reasons if needs_host), "")
 
 
 def _check_rewards_agree(

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -65,18 +66,18 @@ class PolicyRun:
   Args:
     config: configuration of the run.
     tokenizer: tokenizer of the model.
-    workdir: folder of the run, already open (see `runs.workdir`).
     runner: runs the reward function; open for as long as the run is used.
     counts: numbers of problems, logged with the first evaluation.
   """
+
+  checkpoints: Checkpoints  # set once the folder is open
 
   def __init__(
     self,
     config: RunConfig,
     tokenizer: PreTrainedTokenizerFast,
-    workdir: Path,
     runner: RewardRunner,
-    counts: Mapping[str, int],
+    counts: Mapping[str, int] = types.MappingProxyType({}),
   ):
     self.runner, self.counts, self.max_skipped = runner, counts, config.max_skipped
     self.config, self.tokenizer = config, tokenizer
@@ -98,7 +99,6 @@ class PolicyRun:
       record_experts=config.learner.needs_experts,
     )
     self.sources = self._sources()
-    self.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
     self.clock = Stopwatch()
 
   def _sources(self) -> dict[str, Source]:
@@ -142,16 +142,20 @@ class PolicyRun:
       config.reward_model, self.mesh, config.model.dtype, microbatches
     )
 
-  def start(self) -> TrainState:
-    """Returns the state of a new run."""
+  def start(self, params: PyTree | None = None) -> TrainState:
+    """Returns the state of a new run.
+
+    Args:
+      params: parameters that the policy starts from; None starts as the configuration says.
+    """
     config = self.config
     state = init_state(self.steps.supervised_learner, self.mesh, config.seed)
-    if config.model_path:
+    if params is None and config.model_path:
       shardings = param_shardings(self.model, self.mesh)
       params = hf.load_params(Path(config.model_path), config.model, shardings)
-      state = with_policy(state, self.steps.learner, params)
-    if config.init_from_run:
+    elif params is None and config.init_from_run:
       params = load_params(self.model, self.mesh, Path(config.init_from_run))
+    if params is not None:
       state = with_policy(state, self.steps.learner, params)
     return state if config.supervised.steps else self.begin_reinforcement(state)
 

@@ -11,6 +11,7 @@ from pgax.distributed.hosts import on_writer, shared_errors
 from pgax.errors import UserError
 from pgax.learner.state import TrainState
 from pgax.rollout.scoring import open_reward_runner
+from pgax.runs.checkpoint import Checkpoints
 from pgax.runs.lock import check_unlocked
 from pgax.runs.loggers import Logger, check_loggers
 from pgax.runs.workdir import open_workdir
@@ -84,7 +85,8 @@ def train(
       check_run(config, tokenizer, done, runner)
       _check_steps(config, workdir, done)
     lock = stack.enter_context(open_workdir(workdir, record or {}, FREE_SETTINGS))
-    run = PolicyRun(config, tokenizer, workdir, runner, counts)
+    run = PolicyRun(config, tokenizer, runner, counts)
+    run.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
     on_writer(lambda: tokenizer.save_pretrained(workdir / "tokenizer"))
     profiler = Profiler(profile_steps, workdir)
     result = drive(run, workdir, lock, record or {}, loggers, progress, profiler)

@@ -1,6 +1,7 @@
 """Parts: every setting changes the result, and missing inputs are named."""
 
 import dataclasses
+import types
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from pgax import advantages, algorithms, correction, returns, shaping
 from pgax.algorithms import filters, parts
+from pgax.algorithms.stateful import StepSignals
 from pgax.types import AdvantageInputs
 from tests import arrays
 
@@ -174,7 +176,8 @@ def test_baselines():
     parts.MovingAverageBaseline()(INPUTS), REWARDS - 0.3, rtol=1e-6
   )
   moving = algorithms.MovingAverage(rate=0.5, initial=0.2)
-  updated = moving.update(moving.init(), REWARDS, FEEDBACK.valid)
+  batch = types.SimpleNamespace(rewards=REWARDS, valid=FEEDBACK.valid)
+  updated = moving.update(moving.init(), StepSignals(batch, *[None] * 4))
   assert updated == pytest.approx(0.1 + 0.5 * float(REWARDS.mean()))
   # The penalty is a return to go, of which the first token has all.
   greedy = np.asarray(parts.GreedyBaseline()(INPUTS))

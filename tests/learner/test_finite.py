@@ -9,7 +9,6 @@ import optax
 import pytest
 
 from pgax import algorithms, kl, surrogates
-from pgax.learner.finite import all_finite, take_if
 from pgax.learner.policy_step import make_policy_step
 from pgax.learner.preference_step import (
   RewardModelState,
@@ -19,6 +18,7 @@ from pgax.learner.supervised_step import make_supervised_step
 from pgax.models import ScalarDecoder
 from pgax.models.heads import headless
 from pgax.models.parameters import init_params
+from pgax.ops.finite import all_finite, take_if
 from pgax.types import DemonstrationRows
 from tests import tiny
 
@@ -62,10 +62,10 @@ def test_a_bad_policy_step_changes_nothing_and_the_next_one_learns():
   algorithm = poisoned()
   step = make_policy_step(tiny.learner(algorithm, ADAM))
   state = tiny.state(algorithm, ADAM)
-  before = copy((state.params, state.opt_state, state.kl_state))
+  before = copy((state.params, state.opt_state, state.algorithm_state))
   state, update = step(state, ROLLOUT, BAD)
   assert update.metrics["update/skipped"] == 1 and jnp.isnan(update.metrics["loss"])
-  same((state.params, state.opt_state, state.kl_state), before)
+  same((state.params, state.opt_state, state.algorithm_state), before)
   assert int(state.step) == int(state.total_steps) == 1
   # A step that was skipped leaves no trace in those that follow.
   state, update = step(state, ROLLOUT, FEEDBACK)
@@ -92,12 +92,12 @@ def test_a_controller_ignores_what_is_not_finite():
   step = make_policy_step(tiny.learner(algorithm, ADAM))
   bad, state = tiny.state(algorithm, ADAM), tiny.state(algorithm, ADAM)
   bad = bad.replace(params=jax.tree.map(lambda x: x * jnp.nan, bad.params))
-  before = copy(bad.kl_state)
+  before = copy(bad.algorithm_state)
   bad, update = step(bad, ROLLOUT, FEEDBACK)
   assert update.metrics["update/skipped"] == 1
-  same(bad.kl_state, before)
+  same(bad.algorithm_state, before)
   state, _ = step(state, ROLLOUT, FEEDBACK)
-  ours, theirs = jax.tree.leaves((state.kl_state, before))
+  ours, theirs = jax.tree.leaves((state.algorithm_state, before))
   assert ours != theirs
 
 

@@ -137,7 +137,7 @@ def test_adaptive_coefficient_moves_with_the_state():
   )
   state, metrics = update(algorithm)  # at the reference: divergence 0, below the target
   assert metrics["kl/coef"] == pytest.approx(0.1)
-  assert state.kl_state == pytest.approx(0.1 * (1 - 0.2 * 16 / 160))
+  assert state.algorithm_state["kl"] == pytest.approx(0.1 * (1 - 0.2 * 16 / 160))
 
 
 def test_adaptive_coefficient_follows_its_anchor():
@@ -150,7 +150,7 @@ def test_adaptive_coefficient_follows_its_anchor():
     kept = LearnerConfig(keep_reference=True)
     state, metrics = update(algorithm, optimizer=rates, config=kept)
     assert metrics["kl/ref"] == 0 and metrics["kl/old"] > 1e-4
-    assert state.kl_state == pytest.approx(0.1 * expected)
+    assert state.algorithm_state["kl"] == pytest.approx(0.1 * expected)
 
 
 def test_momentum_does_not_move_where_there_is_nothing():

@@ -60,9 +60,9 @@ def test_the_adaptive_coefficient_is_part_of_the_state():
   algorithm = dataclasses.replace(algorithms.dr_grpo(), entropy=EntropyBonus(controller))
   state, metrics = updated(algorithm, 3, SILENT)
   assert [x["entropy/coef"] for x in metrics] == [0.0, 0.25, 0.5]
-  assert state.entropy_state.coef == 0.75
+  assert state.algorithm_state["entropy"].coef == 0.75
   assert metrics[0]["grad_norm"] == 0 and metrics[1]["grad_norm"] > 0
-  assert state.entropy_state.entropy == pytest.approx(metrics[-1]["entropy"])
+  assert state.algorithm_state["entropy"].entropy == pytest.approx(metrics[-1]["entropy"])
 
 
 def test_an_infinite_target_changes_no_bit():

@@ -198,7 +198,7 @@ def starting_critic(tmp_path, **changes):
 def test_a_critic_starts_from_a_reward_model_and_its_head(tmp_path):
   config, tokenizer = starting_critic(tmp_path), byte_tokenizer()
   check_run(config, tokenizer)
-  run = PolicyRun(config, tokenizer, tmp_path / "run", InProcess(config.reward), {})
+  run = PolicyRun(config, tokenizer, InProcess(config.reward))
   state = run.start()
   jax.tree.map(np.testing.assert_array_equal, state.critic_params, PARAMS)
   # Its value after the last token is the score of the completion.

@@ -54,7 +54,7 @@ def test_the_reference_and_the_optimizer_cost_no_second_copy():
   assert size(state.ref_params) == adapters
   assert size(state.opt_state) == 2 * adapters + 4  # moments, and a count
   counts = (state.stage, state.step, state.total_steps)
-  rest = size((counts, state.kl_state, state.baseline_state)) + 8  # and the key
+  rest = size((counts, state.algorithm_state)) + 8  # and the key
   parts = (state.base, state.params, state.ref_params, state.opt_state)
   assert size(parts) + rest == size(state.replace(key=())) + 8
   assert size(whole.replace(key=())) > 4 * size(whole.params)

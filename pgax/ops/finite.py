@@ -1,4 +1,4 @@
-"""Optimizer steps that are not finite are not taken."""
+"""Finite numbers, and a choice between two pytrees."""
 
 from typing import TypeVar
 
@@ -11,7 +11,18 @@ T = TypeVar("T")
 
 
 def all_finite(*numbers: Array) -> Array:
-  """Returns whether all scalars are finite, as a bool scalar."""
+  """Computes whether all scalars are finite.
+
+  Args:
+    *numbers: scalars of any dtype.
+
+  Returns:
+    A bool scalar.
+
+  Example:
+    >>> print(all_finite(1.0, jnp.inf))
+    False
+  """
   return jnp.all(jnp.isfinite(jnp.stack([jnp.float32(x) for x in numbers])))
 
 
@@ -25,5 +36,9 @@ def take_if(condition: Array, after: T, before: T) -> T:
 
   Returns:
     One of them, to the bit.
+
+  Example:
+    >>> print(take_if(False, {"x": jnp.nan}, {"x": 2.0})["x"])
+    2.0
   """
   return jax.tree.map(lambda a, b: jnp.where(condition, a, b), after, before)
