@@ -49,6 +49,7 @@ setup(
   install_requires=[
     "absl-py>=2.1,<3",
     "chex>=0.1.90,<0.2",
+    "filelock>=4,<5",
     "flax>=0.12,<0.14",
     "grain>=0.2.12,<0.3",
     "jax>=0.10,<0.12",

@@ -15,7 +15,8 @@ from pgax.learner import LearnerConfig, OptimizerConfig
 from pgax.learner.forward import completion_logp
 from pgax.learner.optimizer import make_optimizer
 from pgax.learner.policy_step import make_policy_step
-from pgax.learner.state import abstract_state, step_keys
+from pgax.learner.state import abstract_state
+from pgax.types import step_keys
 from tests import tiny
 
 ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
