@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.models import Decoder, completion_logits
+from pgax.models import Decoder
 from pgax.models.attend import choice
 from pgax.models.attend.flash import Flash
 from pgax.models.parameters import init_params, matrices
 from pgax.models.rope import RopeScaling, frequencies
 from tests import tiny
+from tests.logits import completion_logits
 
 ROLLOUT = tiny.rollout()
 TOKENS = np.random.default_rng(0).integers(3, 259, (1, 1, 12)).astype(np.int32)
@@ -73,7 +74,7 @@ def test_packed_texts_do_not_attend_to_each_other():
   def hidden(tokens, positions, segments):
     return model.apply(
       tiny.params(), tokens, positions, segments=segments, method=model.features
-    )[0]
+    ).hidden
 
   packed = hidden(TOKENS, positions[None, None], segments[None, None])[0, 0]
   for number, begin, end in ((1, 0, 7), (2, 7, 12)):

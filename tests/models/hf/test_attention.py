@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.models import Decoder, completion_logits
+from pgax.models import Decoder
 from pgax.models.attend import choice
 from pgax.models.attend.flash import Flash
 from pgax.models.hf import load_config
 from pgax.models.parameters import init_params
+from tests.logits import completion_logits
 from tests.models.hf import families
 
 PROMPT, NEW, GROUP = 11, 13, 2  # longer than the window, and no multiples of a block
