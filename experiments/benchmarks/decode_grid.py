@@ -111,7 +111,7 @@ def decoder_step(
   )
   params = init_params(model, jax.random.key(0))
   token = jnp.ones((1, 1), jnp.int32)
-  _, cache = read_prompts(model, params, token, token == 1)
+  cache = read_prompts(model, params, token, token == 1).cache
   cache = with_slots(cache, 1, batch, slots)
   # All slots are written, and the step writes the last one.
   written = jnp.broadcast_to(jnp.arange(1, slots + 1), cache.suffix.positions.shape)
@@ -122,7 +122,8 @@ def decoder_step(
 
   def one(params, cache):
     cache = cache.replace(index=jnp.int32(slots - 1))
-    return model.apply(params, tokens, tokens * slots, cache, method=model.features)
+    output = model.apply(params, tokens, tokens * slots, cache, method=model.features)
+    return output.hidden, output.cache
 
   step = jax.jit(one, donate_argnums=1)
 

@@ -72,7 +72,7 @@ def _eos_bias(
 
   The logits of a fresh model hardly vary, so one bias does for all contexts.
   """
-  hidden, _ = read_prompts(model, params, tokens, mask)
+  hidden = read_prompts(model, params, tokens, mask).hidden
   logits = model.apply(params, hidden, method=model.unembed)
   others = float(jnp.mean(jax.nn.logsumexp(logits, axis=-1)))
   return others + np.log(rate / (1 - rate)) - float(jnp.mean(logits[..., _EOS]))

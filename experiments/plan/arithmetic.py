@@ -20,7 +20,7 @@ from pgax.distributed.partitioning import (
 )
 from pgax.learner.config import StepConfig
 from pgax.learner.learner import Learner, make_learner
-from pgax.learner.rows import RowPlan, plan_rows
+from pgax.learner.microbatches import RowPlan, plan_rows
 from pgax.learner.state import TrainState, abstract_state
 from pgax.models import Decoder, DecoderConfig
 from pgax.models.flops import token_flops

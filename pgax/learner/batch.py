@@ -1,21 +1,16 @@
 """The batch of an update: forward passes before the first step, and `prepare`."""
 
-from collections.abc import Callable
-
 import jax
 
 from pgax.algorithms import prepare
-from pgax.learner.forward import (
-  PolicyOutputs,
-  critic_outputs,
-  critic_outputs_to_end,
-  policy_outputs,
-  read_batch_prompts,
-)
+from pgax.learner.chunked_head import Head, chunked_head, entropy, token_logp
+from pgax.learner.forward import read_batch_prompts
 from pgax.learner.learner import Learner
-from pgax.learner.rows import Microbatch, map_rows, plan_rows
+from pgax.learner.microbatches import Microbatch, map_rows, plan_rows
 from pgax.learner.state import TrainState
 from pgax.models import lora
+from pgax.models.prompts import read_completions
+from pgax.models.scoring import completion_outputs
 from pgax.types import Array, Batch, Feedback, PyTree, Rollout
 
 
@@ -48,16 +43,14 @@ def make_batch(
       "them, from a decoder with experts and a sampler with record_experts"
     )
 
-  def under(params: PyTree, replay: bool, read: Callable[[PolicyOutputs], PyTree]):
-    return _policy_pass(learner, state.base, params, rollout, replay, read)
-
-  old_logp = entropy = values = end_values = ref_logp = None
+  old_logp = entropies = values = end_values = ref_logp = None
   if algorithm.token_filter:
-    old_logp, entropy = under(state.params, replay, lambda x: (x.logp, x.entropy))
+    heads = token_logp, entropy
+    old_logp, entropies = _policy_pass(learner, state, state.params, rollout, replay, heads)
   elif algorithm.needs_old_logp:
-    old_logp = under(state.params, replay, lambda x: x.logp)
+    (old_logp,) = _policy_pass(learner, state, state.params, rollout, replay)
   if learner.has_reference:  # its router chooses on its own
-    ref_logp = under(state.ref_params, False, lambda x: x.logp)
+    (ref_logp,) = _policy_pass(learner, state, state.ref_params, rollout)
   if learner.critic:
     values, end_values = _critic_pass(learner, state.critic_params, rollout)
   return prepare(
@@ -70,29 +63,34 @@ def make_batch(
     baseline=state.algorithm_state.get("baseline"),
     values=values,
     end_values=end_values,
-    entropy=entropy,
+    entropy=entropies,
   )
 
 
 def _policy_pass(
   learner: Learner,
-  base: PyTree,
+  state: TrainState,
   params: PyTree,
   rollout: Rollout,
-  replay: bool,
-  read: Callable[[PolicyOutputs], PyTree],
-) -> PyTree:
-  """Computes what is read of a policy's outputs, in arrays `[N, G, T]`."""
-  plan = plan_rows(learner, rollout.tokens.shape)
-  params = lora.attach(learner.lora, base, params)
-  temperature, chunk = learner.temperature, learner.config.logit_chunk
-  experts = rollout.experts.prompt if replay else None
-  states = read_batch_prompts(plan, learner.model, params, rollout, experts)
+  replay: bool = False,
+  heads: tuple[Head, ...] = (token_logp,),
+) -> tuple[Array, ...]:
+  """Computes heads `[N, G, T]` of completions under a policy."""
+  model, plan = learner.model, plan_rows(learner, rollout.tokens.shape)
+  params = lora.attach(learner.lora, state.base, params)
+  states, _ = read_batch_prompts(plan, model, params, rollout, replay)
 
-  def outputs(part: Microbatch) -> PyTree:
-    experts = part.completions.experts.completion if replay else None
-    return read(
-      policy_outputs(learner.model, params, states, part, temperature, chunk, experts)
+  def outputs(part: Microbatch) -> tuple[Array, ...]:
+    tokens = part.tokens(replay)
+    hidden, _ = read_completions(model, params, states, tokens)
+    return chunked_head(
+      model,
+      params,
+      hidden,
+      tokens.tokens,
+      heads,
+      temperature=learner.temperature,
+      chunk=learner.config.logit_chunk,
     )
 
   return map_rows(plan, outputs, rollout)
@@ -104,8 +102,11 @@ def _critic_pass(
   """Values before every token, and after the last one if the algorithm needs them."""
   algorithm, critic = learner.algorithm, learner.critic
   plan = plan_rows(learner, rollout.tokens.shape)
-  states = read_batch_prompts(plan, critic, params, rollout)
-  forward = critic_outputs_to_end if algorithm.bootstraps else critic_outputs
-  outputs = map_rows(plan, lambda part: forward(critic, params, states, part), rollout)
-  values = jax.tree.map(algorithm.critic.loss.values, outputs)
-  return values if algorithm.bootstraps else (values, None)
+  states, _ = read_batch_prompts(plan, critic, params, rollout)
+
+  def outputs(part: Microbatch) -> tuple[Array, Array | None]:
+    return completion_outputs(
+      critic, params, states, part.tokens(), to_end=algorithm.bootstraps
+    )
+
+  return jax.tree.map(algorithm.critic.loss.values, map_rows(plan, outputs, rollout))

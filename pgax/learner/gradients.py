@@ -1,5 +1,6 @@
 """One optimizer step: the objective, its gradient over microbatches, and the update."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -7,10 +8,20 @@ import jax.numpy as jnp
 import optax
 
 from pgax.algorithms import LossSums, loss
-from pgax.learner.forward import critic_outputs, policy_outputs, read_batch_prompts
+from pgax.learner.chunked_head import chunked_head
+from pgax.learner.forward import read_batch_prompts
 from pgax.learner.learner import Learner
-from pgax.learner.rows import Microbatch, RowPlan, divide, in_units, plan_rows
+from pgax.learner.microbatches import (
+  Microbatch,
+  RowPlan,
+  divide,
+  in_units,
+  plan_rows,
+  resized,
+)
 from pgax.models import lora
+from pgax.models.prompts import read_completions
+from pgax.models.scoring import completion_outputs
 from pgax.ops.finite import all_finite, take_if
 from pgax.ops.masking import masked_sum
 from pgax.types import Array, Batch, PyTree
@@ -42,11 +53,13 @@ class StepSums(NamedTuple):
 def policy_objective(
   trained: Trained,
   states: Trained,
+  part: Microbatch,
+  *,
+  width: int,
   plan: RowPlan,
   learner: Learner,
   params: Trained,
   base: PyTree,
-  part: Microbatch,
   kl_coef: Array,
   router_weights: Array | None = None,
   entropy_coef: Array | float = 0.0,
@@ -56,11 +69,12 @@ def policy_objective(
   Args:
     trained: parameters to differentiate; `policy` is empty if only the critic is trained.
     states: `PromptStates` under policy and critic, to differentiate as well.
+    part: completions of a batch from `prepare`, in arrays `[A, M, T]`.
+    width: number of tokens that they are cut to, which holds all of them.
     plan: how the batch is divided.
     learner: model, algorithm and settings.
     params: parameters of policy and critic; used where `trained` is empty.
     base: frozen parameters under adapters; empty without adapters.
-    part: completions of a batch from `prepare`.
     kl_coef: coefficient of a KL penalty in the loss.
     router_weights: `[X]` from `routing.balance_weights`; None without that loss.
     entropy_coef: coefficient of an entropy bonus.
@@ -69,65 +83,39 @@ def policy_objective(
     The loss, and the sums and log-probabilities `[A, M, T]` that it is made of. The
     balance is that of the completions alone.
   """
-  policy = trained.policy
+  model, config = learner.model, learner.config
+  length, part = part.completions.tokens.shape[-1], part.cut(width)
+  policy, batch = trained.policy, part.completions
   if not learner.learn_policy:  # neither it nor what it read is differentiated
     policy = params.policy
     states = states._replace(policy=jax.lax.stop_gradient(states.policy))
-  policy, batch = lora.attach(learner.lora, base, policy), part.completions
-  logp, entropy, load = policy_outputs(
-    learner.model,
+  policy = lora.attach(learner.lora, base, policy)
+  tokens = part.tokens(config.router_replay)
+  hidden, load = read_completions(model, policy, states.policy, tokens)
+  logp, entropy = chunked_head(
+    model,
     policy,
-    states.policy,
-    part,
-    learner.temperature,
-    learner.config.logit_chunk,
-    batch.experts.completion if learner.config.router_replay else None,
+    hidden,
+    batch.tokens,
+    temperature=learner.temperature,
+    chunk=config.logit_chunk,
   )
-  outputs = None
+  values = None
   if learner.critic:
-    outputs = critic_outputs(learner.critic, trained.critic, states.critic, part)
+    values, _ = completion_outputs(
+      learner.critic, trained.critic, states.critic, part.tokens()
+    )
   bonus = entropy if learner.algorithm.entropy else None
-  compared = in_units(plan, (logp, batch, outputs, bonus))
+  compared = in_units(plan, (logp, batch, values, bonus))
   total, terms = loss(
     learner.algorithm, *compared[:2], kl_coef, *compared[2:], entropy_coef=entropy_coef
   )
   balance = jnp.float32(0)
   if router_weights is not None:
     balance = jnp.sum(router_weights * load.probability)
-    total = total + learner.config.router_aux_coef * balance
+    total = total + config.router_aux_coef * balance
   sums = StepSums(total, terms, masked_sum(entropy, batch.loss_mask), balance)
-  return total, (sums, logp)
-
-
-def prompt_states(
-  trained: Trained,
-  plan: RowPlan,
-  learner: Learner,
-  params: Trained,
-  base: PyTree,
-  batch: Batch,
-) -> Trained:
-  """Reads the prompts of a batch with policy and critic.
-
-  Args:
-    trained: parameters to differentiate; `policy` is empty if only the critic is trained.
-    plan: how the batch is divided.
-    learner: model, algorithm and settings.
-    params: parameters of policy and critic; used where `trained` is empty.
-    base: frozen parameters under adapters; empty without adapters.
-    batch: batch of the optimizer step.
-
-  Returns:
-    `PromptStates` under each; None for the critic if there is none.
-  """
-  policy = trained.policy if learner.learn_policy else params.policy
-  policy = lora.attach(learner.lora, base, policy)
-  experts = batch.experts.prompt if learner.config.router_replay else None
-  states = read_batch_prompts(plan, learner.model, policy, batch, experts)
-  critic_states = None
-  if learner.critic:
-    critic_states = read_batch_prompts(plan, learner.critic, trained.critic, batch)
-  return Trained(states, critic_states)
+  return total, (sums, resized(logp, length))
 
 
 def accumulate_gradients(
@@ -159,34 +147,54 @@ def accumulate_gradients(
   """
   # Parameters that are not trained are not differentiated: no backward pass reaches them.
   trained = params if learner.learn_policy else params._replace(policy=())
-  dtype, plan = learner.config.grad_dtype, plan_rows(learner, batch.tokens.shape)
+  config, plan = learner.config, plan_rows(learner, batch.tokens.shape)
 
   def read(trained: Trained) -> tuple[Trained, Array, Array]:
-    states = prompt_states(trained, plan, learner, params, base, batch)
-    balance = jnp.float32(0)
+    policy = trained.policy if learner.learn_policy else params.policy
+    policy = lora.attach(learner.lora, base, policy)
+    states, load = read_batch_prompts(
+      plan, learner.model, policy, batch, config.router_replay
+    )
+    critic_states, balance = None, jnp.float32(0)
+    if learner.critic:
+      critic_states, _ = read_batch_prompts(plan, learner.critic, trained.critic, batch)
     if router_weights is not None:
-      balance = jnp.sum(router_weights * states.policy.load.probability)
-    return states, learner.config.router_aux_coef * balance, balance
+      balance = jnp.sum(router_weights * load.probability)
+    return Trained(states, critic_states), config.router_aux_coef * balance, balance
 
   (states, value, balance), back_through_prompts = jax.vjp(read, trained)
+  settings = {
+    "plan": plan,
+    "learner": learner,
+    "params": params,
+    "base": base,
+    "kl_coef": kl_coef,
+    "router_weights": router_weights,
+    "entropy_coef": entropy_coef,
+  }
   gradient_of = jax.value_and_grad(policy_objective, argnums=(0, 1), has_aux=True)
+  branches = [
+    functools.partial(gradient_of, width=width, **settings) for width in plan.widths
+  ]
+  rows = divide(plan, batch)
 
-  def add(total: tuple, part: Microbatch) -> tuple[tuple, Array]:
-    settings = plan, learner, params, base, part, kl_coef, router_weights, entropy_coef
-    (_, (sums, logp)), gradients = gradient_of(trained, states, *settings)
-    gradients = jax.tree.map(lambda x: x.astype(dtype), gradients)
+  def add_microbatch(total: tuple, order: Array) -> tuple[tuple, Array]:
+    part = rows.take(order)
+    (_, (sums, logp)), gradients = jax.lax.switch(
+      rows.bucket(part), branches, trained, states, part
+    )
+    gradients = jax.tree.map(lambda x: x.astype(config.grad_dtype), gradients)
     return jax.tree.map(jnp.add, total, (*gradients, sums)), logp
 
   def zeros(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), tree)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, config.grad_dtype), tree)
 
   zero = jnp.float32(0)
   sums = StepSums(value, LossSums(*[zero] * len(LossSums._fields)), zero, balance)
   start = zeros(trained), zeros(states), sums
-  rows = divide(plan, batch)
-  (gradient, of_states, sums), logp = jax.lax.scan(rows.each(add), start, rows.order)
-  of_states = jax.tree.map(lambda x, like: x.astype(like.dtype), of_states, states)
-  (of_prompts,) = back_through_prompts((of_states, jnp.ones_like(value), zero))
+  (gradient, d_states, sums), logp = jax.lax.scan(add_microbatch, start, rows.order)
+  d_states = jax.tree.map(lambda x, like: x.astype(like.dtype), d_states, states)
+  (of_prompts,) = back_through_prompts((d_states, jnp.ones_like(value), zero))
 
   def add_prompts(x: Array, y: Array) -> Array:
     return x.astype(jnp.float32) + y.astype(jnp.float32)

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import optax
 
 from pgax.distributed.microbatches import split
-from pgax.learner.forward import routed_row_logp
+from pgax.learner.forward import row_logp
 from pgax.learner.learner import Learner
 from pgax.learner.state import TrainState
 from pgax.models import lora
 from pgax.models.experts import RouterLoad
 from pgax.models.routing import balance_weights
+from pgax.models.scoring import row_features
 from pgax.ops import aggregation
 from pgax.ops.finite import all_finite, take_if
 from pgax.ops.masking import masked_sum
@@ -91,7 +92,7 @@ def supervised_objective(
     coefficient.
   """
   params = lora.attach(learner.lora, base, trained)
-  logp, load = routed_row_logp(learner.model, params, rows, learner.config.logit_chunk)
+  logp, load = row_logp(learner.model, params, rows, learner.config.logit_chunk)
   total, balance = -masked_sum(weights * logp, rows.learned), jnp.float32(0)
   if router_weights is not None:
     balance = jnp.sum(router_weights * load.probability)
@@ -108,7 +109,8 @@ def _router_weights(
   params = lora.attach(learner.lora, state.base, state.params)
 
   def load(part: DemonstrationRows) -> RouterLoad:
-    return routed_row_logp(learner.model, params, part, learner.config.logit_chunk)[1]
+    arrays = part.tokens, part.positions, part.segments
+    return row_features(learner.model, params, *arrays)[1]
 
   parts = jax.lax.map(load, split(rows, microbatches))
   total = jax.tree.map(lambda x: jnp.sum(x, axis=0), parts)

@@ -2,7 +2,7 @@
 
 import flax.linen as nn
 
-from pgax.models.attend import Part, Places, Scores, attend, window_of
+from pgax.models.attend import Part, ScoreScale, TokenPositions, attend, window_of
 from pgax.models.cache import write
 from pgax.models.config import DecoderConfig
 from pgax.models.layers import RMSNorm, adapted, matrix, product, zeros
@@ -113,12 +113,12 @@ class Attention(nn.Module):
       keys, values = write(slots.keys, keys, index), write(slots.values, values, index)
       all_slots = (*x.shape[:2], c.num_kv_heads, -1, c.head_dim)
       own = Part(keys.reshape(all_slots), values.reshape(all_slots), slots.positions)
-    heads, _ = attend(
+    heads = attend(
       queries,
       (*memory, own),
-      Places(positions, segments),
+      TokenPositions(positions, segments),
       window_of(sliding, c.sliding_window),
-      Scores((c.query_scalar or c.head_dim) ** -0.5, c.attention_softcap),
+      ScoreScale((c.query_scalar or c.head_dim) ** -0.5, c.attention_softcap),
       c.attention,
       self.layout,
     )

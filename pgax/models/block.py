@@ -3,12 +3,14 @@
 from typing import NamedTuple
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 
 from pgax.models.attend import Part
 from pgax.models.attention import Attention
 from pgax.models.cache import NEVER, take_rows
 from pgax.models.config import DecoderConfig
-from pgax.models.experts import REPLAY, ROUTING, Experts
+from pgax.models.experts import Experts, Routing
 from pgax.models.layers import ADAPTERS, GatedMLP, RMSNorm
 from pgax.models.layout import BATCH, Layout, constrain
 from pgax.types import Array
@@ -61,6 +63,20 @@ class LayerKind(NamedTuple):
   rope: Array
 
 
+class LayerOutputs(NamedTuple):
+  """The outputs of a layer besides the residual stream; a scan stacks them.
+
+  Attributes:
+    keys: `[N, G, K, L, D]`, keys of the new tokens.
+    values: `[N, G, K, L, D]`.
+    routing: choices of the layer's router; None without experts.
+  """
+
+  keys: Array
+  values: Array
+  routing: Routing | None
+
+
 class Block(nn.Module):
   """Attention and feed-forward layer, each normalized and added to the residual stream.
 
@@ -89,7 +105,8 @@ class Block(nn.Module):
     inputs: LayerInputs,
     kind: LayerKind,
     memory: tuple[tuple[Array, Array], ...],
-  ) -> tuple[Array, tuple[Array, Array]]:
+    experts: Array | None = None,
+  ) -> tuple[Array, LayerOutputs]:
     """Applies one layer.
 
     Args:
@@ -97,9 +114,10 @@ class Block(nn.Module):
       inputs: inputs that are the same in all layers.
       kind: kind of the layer.
       memory: keys and values of each part of the memory, in this layer.
+      experts: `[N, G, L, k]`, experts that compute the tokens; None lets the router choose.
 
     Returns:
-      The new `x`, and the keys and values `[N, G, K, L, D]` of these tokens.
+      The new `x`, and the other outputs of the layer.
     """
     c = self.config
     # Rows are taken layer by layer: all layers at once would copy the prompts.
@@ -111,7 +129,7 @@ class Block(nn.Module):
     )
     rope = inputs.rope[0 if len(inputs.rope) == 1 else kind.rope]
     before = self.attention_norm(x) if c.norm_placement != "post" else x
-    out, *new = self.attention(
+    out, keys, values = self.attention(
       before,
       inputs.positions,
       rope,
@@ -123,12 +141,14 @@ class Block(nn.Module):
     out = self.attention_post_norm(out) if c.norm_placement != "pre" else out
     x = constrain(self.layout, x + out * c.residual_scale, BATCH)
     before = self.mlp_norm(x) if c.norm_placement != "post" else x
+    routing = None
     if c.num_experts:
-      out = self.experts(before, inputs.positions < NEVER)
+      out, routing = self.experts(before, inputs.positions < NEVER, experts)
     else:
       out = self.mlp(before)
     out = self.mlp_post_norm(out) if c.norm_placement != "pre" else out
-    return constrain(self.layout, x + out * c.residual_scale, BATCH), tuple(new)
+    x = constrain(self.layout, x + out * c.residual_scale, BATCH)
+    return x, LayerOutputs(keys, values, routing)
 
 
 def scanned(config: DecoderConfig) -> type[nn.Module]:
@@ -136,9 +156,9 @@ def scanned(config: DecoderConfig) -> type[nn.Module]:
   block = nn.remat(Block, prevent_cse=False) if config.remat else Block
   return nn.scan(
     block,
-    variable_axes={"params": 0, ADAPTERS: 0, ROUTING: 0, REPLAY: 0},
+    variable_axes={"params": 0, ADAPTERS: 0},
     split_rngs={"params": True},
-    in_axes=(nn.broadcast, 0, 0),
+    in_axes=(nn.broadcast, 0, 0, 0),
     out_axes=0,
     length=config.num_layers,
     metadata_params={nn.PARTITION_NAME: LAYERS},
@@ -165,7 +185,8 @@ class Unrolled(nn.Module):
     inputs: LayerInputs,
     kinds: LayerKind,
     memory: tuple[tuple[tuple[Array, ...], tuple[Array, ...]], ...],
-  ) -> tuple[Array, tuple[tuple[Array, ...], tuple[Array, ...]]]:
+    experts: Array | None = None,
+  ) -> tuple[Array, LayerOutputs]:
     """Applies all layers to `x`, and writes to the last part of the memory.
 
     Args:
@@ -174,14 +195,16 @@ class Unrolled(nn.Module):
       kinds: kinds of all layers.
       memory: keys and values of each part of the memory, tuples with an array of each
         layer; the last part's are `narrow`.
+      experts: `[layers, N, G, 1, k]`, or None.
 
     Returns:
-      The new `x`, and the keys and values of the last part.
+      The new `x`, and outputs whose keys and values are tuples, those of the last part.
     """
-    new = []
+    outputs = []
     for i, layer in enumerate(self.layers):
       kind = LayerKind(*(x[i] for x in kinds))
       pairs = tuple((keys[i], values[i]) for keys, values in memory)
-      x, pair = layer(x, inputs, kind, pairs)
-      new.append(pair)
-    return x, tuple(zip(*new, strict=True))
+      x, output = layer(x, inputs, kind, pairs, None if experts is None else experts[i])
+      outputs.append(output)
+    keys, values, routing = zip(*outputs, strict=True)
+    return x, LayerOutputs(keys, values, jax.tree.map(lambda *x: jnp.stack(x), *routing))

@@ -9,7 +9,7 @@ from pgax.models.rope import RopeScaling
 ACTIVATIONS = ("silu", "gelu_tanh")
 QK_NORMS = ("none", "head", "projection")
 NORM_PLACEMENTS = ("pre", "post", "sandwich")
-ATTENTION = ("auto", "einsum", "blockwise", "pallas", "cudnn")
+ATTENTION = ("auto", "einsum", "blockwise", "kernel")
 DTYPES = ("float32", "bfloat16", "auto")
 _MAX_SIZE = 2**31  # tokens and other indices are int32
 
@@ -62,11 +62,11 @@ class DecoderConfig:
       is float32 on CPUs and bfloat16 elsewhere. Norms, softmax and logits are always
       float32.
     attention: how attention is computed: `einsum` holds all scores at once, `blockwise`
-      those of a block, so that its memory is linear in the length. `pallas` (TPUs) and
-      `cudnn` (NVIDIA GPUs) are kernels of linear memory that read texts, and leave
-      decoding to `einsum`; `cudnn` requires bfloat16, `head_dim` a multiple of 8 up to
-      128, and neither a softcap nor sliding layers. `auto` chooses by the device and the
-      number of queries.
+      those of a block, so that its memory is linear in the length. `kernel` is cuDNN's on
+      NVIDIA GPUs and splash attention on TPUs: it reads texts, and leaves decoding to
+      `einsum`; it has neither softcaps nor sliding layers, and on GPUs requires bfloat16.
+      `auto` chooses by the device and the number of queries, and takes a kernel only if it
+      agrees with `einsum` on the device.
     remat: whether the backward pass recomputes each layer's activations instead of keeping
       them.
   """

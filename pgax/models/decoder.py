@@ -1,16 +1,34 @@
 """The decoder: one function for training and for decoding."""
 
 import flax.linen as nn
+import flax.struct
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pgax.models.block import LayerInputs, LayerKind, Unrolled, rope_kinds, scanned
 from pgax.models.cache import Cache, KeyValues, append, take_rows, write
 from pgax.models.config import DecoderConfig
+from pgax.models.experts import Routing
 from pgax.models.layers import RMSNorm, fan_in, matrix
 from pgax.models.layout import BATCH, Layout, constrain
 from pgax.models.rope import RopeScaling, angles, frequencies
 from pgax.types import Array
+
+
+@flax.struct.dataclass
+class Output:
+  """What a decoder computes of tokens.
+
+  Attributes:
+    hidden: `[N, G, L, E]`, last hidden states.
+    cache: the cache with these tokens; undefined with segments.
+    routing: choices of the routers; None for a model without experts.
+  """
+
+  hidden: Array
+  cache: Cache
+  routing: Routing | None = None
 
 
 class Decoder(nn.Module):
@@ -57,8 +75,8 @@ class Decoder(nn.Module):
     Returns:
       Logits `[N, G, L, V]`, float32, and a `Cache` whose suffix includes these tokens.
     """
-    hidden, cache = self.features(tokens, positions, cache)
-    return self.unembed(hidden), cache
+    output = self.features(tokens, positions, cache)
+    return self.unembed(output.hidden), output.cache
 
   def features(
     self,
@@ -66,8 +84,9 @@ class Decoder(nn.Module):
     positions: Array,
     cache: Cache | None = None,
     segments: Array | None = None,
-  ) -> tuple[Array, Cache]:
-    """Computes the last hidden states, and the cache.
+    experts: Array | None = None,
+  ) -> Output:
+    """Computes the last hidden states, the cache and the routing.
 
     Args:
       tokens: `[N, G, L]` int32 ids.
@@ -77,9 +96,11 @@ class Decoder(nn.Module):
       segments: `[N, G, L]` int32, number of each token's text in its row, for rows packed
         with several texts. A token attends to its own segment only. None if every row is
         one text.
+      experts: `[N, G, L, layers, k]`, experts that compute the tokens; None lets the router
+        choose. Ignored by a model without experts.
 
     Returns:
-      Hidden states `[N, G, L, E]`, and a `Cache`, which is meaningless with segments.
+      An `Output`.
 
     Raises:
       ValueError: for segments with a cache, whose tokens belong to no segment.
@@ -116,12 +137,18 @@ class Decoder(nn.Module):
     )
     memory = tuple((part.keys, part.values) for part, _ in parts)
     kinds = LayerKind(jnp.array(c.is_sliding), jnp.array(rope_kinds(c), jnp.int32))
-    x, (keys, values) = self.blocks(x, inputs, kinds, memory)
+    if experts is not None:
+      experts = jnp.moveaxis(experts, -2, 0)
+    x, (keys, values, routing) = self.blocks(x, inputs, kinds, memory, experts)
     if written is None:
-      return self.final_norm(x), append(cache, KeyValues(keys, values, positions))
-    suffix = KeyValues(keys, values, slots)
-    index = cache.index + positions.shape[-1]
-    return self.final_norm(x), cache.replace(suffix=suffix, index=index)
+      cache = append(cache, KeyValues(keys, values, positions))
+    else:
+      suffix = KeyValues(keys, values, slots)
+      cache = cache.replace(suffix=suffix, index=cache.index + positions.shape[-1])
+    if routing is not None:
+      load = jax.tree.map(lambda x: jnp.sum(x, axis=0), routing.load)
+      routing = Routing(jnp.moveaxis(routing.experts, 0, -2), load)
+    return Output(self.final_norm(x), cache, routing)
 
   def _rope(self, positions: Array) -> Array:
     """Computes cosines and sines `[kinds, 2, N, G, L, R / 2]` for all layers."""

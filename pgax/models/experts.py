@@ -11,10 +11,6 @@ from pgax.models.layers import ADAPTERS, activate, fan_in, matrix
 from pgax.models.layout import Layout
 from pgax.types import Array
 
-# Collections of variables. The first is written if it is mutable in `apply`, and the second
-# is read if it is there; without them routing costs nothing more.
-ROUTING, REPLAY = "routing", "replay"
-
 
 @flax.struct.dataclass
 class RouterLoad:
@@ -31,6 +27,20 @@ class RouterLoad:
   tokens: Array
 
 
+@flax.struct.dataclass
+class Routing:
+  """The choices of the routers in one forward pass.
+
+  Attributes:
+    experts: `[N, G, L, layers, k]` experts of each token, uint8 if there are at most 256;
+      without the axis of layers for one layer.
+    load: use of the experts by the real tokens.
+  """
+
+  experts: Array
+  load: RouterLoad
+
+
 class Experts(nn.Module):
   """Gated feed-forward layers, mixed by a router (Mixtral, arXiv 2401.04088).
 
@@ -44,18 +54,19 @@ class Experts(nn.Module):
   layout: Layout | None = None
 
   @nn.compact
-  def __call__(self, x: Array, real: Array) -> Array:
+  def __call__(
+    self, x: Array, real: Array, experts: Array | None = None
+  ) -> tuple[Array, Routing]:
     """Applies the chosen experts to each token.
-
-    Writes to the collection `ROUTING` the choices `experts`, `[..., k]` int32, and their
-    `RouterLoad`, and takes the choices from `experts` of the collection `REPLAY`.
 
     Args:
       x: `[..., E]`.
       real: `[...]` bool, false on padding, which the load does not count.
+      experts: `[..., k]`, experts that compute the tokens, whose weights are still the
+        router's (router replay, arXiv 2510.11370); None lets the router choose.
 
     Returns:
-      `[..., E]`.
+      `[..., E]`, and the routing of this layer.
     """
     c = self.config
     shape, x = x.shape, x.reshape(-1, c.embed_dim)
@@ -63,19 +74,18 @@ class Experts(nn.Module):
     router = matrix(self, "router", fan_in, ("embed", "experts"), router_shape)
     logits = jnp.matmul(x, router.astype(x.dtype), preferred_element_type=jnp.float32)
     probs = jax.nn.softmax(logits, axis=-1)
-    if self.has_variable(REPLAY, "experts"):
-      chosen = self.get_variable(REPLAY, "experts").reshape(-1, c.experts_per_token)
-      chosen = chosen.astype(jnp.int32)
-    else:
+    if experts is None:
       _, chosen = jax.lax.top_k(probs, c.experts_per_token)
+    else:
+      chosen = experts.reshape(-1, c.experts_per_token).astype(jnp.int32)
     weights = jnp.take_along_axis(probs, chosen, axis=-1)
     if c.normalize_router:
       weights /= jnp.sum(weights, axis=-1, keepdims=True)
-    if self.is_mutable_collection(ROUTING) and not self.is_initializing():
-      choices = chosen.reshape(*shape[:-1], -1)
-      self.put_variable(ROUTING, "experts", choices)
-      self.put_variable(ROUTING, "load", _load(probs, chosen, real.reshape(-1)))
-    return self._mix(x, chosen, weights.astype(x.dtype)).reshape(shape)
+    choices = chosen.astype(jnp.uint8) if c.num_experts <= 256 else chosen
+    routing = Routing(
+      choices.reshape(*shape[:-1], -1), _load(probs, chosen, real.reshape(-1))
+    )
+    return self._mix(x, chosen, weights.astype(x.dtype)).reshape(shape), routing
 
   def _mix(self, x: Array, chosen: Array, weights: Array) -> Array:
     """Averages the outputs of the chosen experts `[M, k]` of tokens `[M, E]`."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from pgax.models.cache import Cache
 from pgax.models.config import DecoderConfig
-from pgax.models.decoder import Decoder
+from pgax.models.decoder import Decoder, Output
 from pgax.models.layout import Layout
 from pgax.types import Array, PyTree
 
@@ -36,14 +36,19 @@ class ScalarDecoder(nn.Module):
     self, tokens: Array, positions: Array, cache: Cache | None = None
   ) -> tuple[Array, Cache]:
     """Computes outputs `[N, G, L]` after each token, and the cache; see `Decoder`."""
-    hidden, cache = self.features(tokens, positions, cache)
-    return self.outputs(hidden), cache
+    output = self.features(tokens, positions, cache)
+    return self.outputs(output.hidden), output.cache
 
   def features(
-    self, tokens: Array, positions: Array, cache: Cache | None = None
-  ) -> tuple[Array, Cache]:
-    """Computes the last hidden states `[N, G, L, E]`, and the cache; see `Decoder`."""
-    return self.decoder.features(tokens, positions, cache)
+    self,
+    tokens: Array,
+    positions: Array,
+    cache: Cache | None = None,
+    segments: Array | None = None,
+    experts: Array | None = None,
+  ) -> Output:
+    """Computes the `Output` of the decoder; see `Decoder.features`."""
+    return self.decoder.features(tokens, positions, cache, segments, experts)
 
   def outputs(self, hidden: Array) -> Array:
     """Computes outputs `[...]` of hidden states `[..., E]`, float32."""

@@ -1,68 +1,9 @@
-"""The routing of a mixture of experts: recorded, replayed, counted and balanced."""
-
-from typing import Any, NamedTuple
+"""The load-balancing loss of a mixture of experts, and the counts that it needs."""
 
 import jax
 import jax.numpy as jnp
 
-from pgax.models.cache import Cache
-from pgax.models.decoder import Decoder
-from pgax.models.experts import REPLAY, ROUTING, RouterLoad
-from pgax.models.heads import ScalarDecoder
-from pgax.types import Array, PyTree
-
-
-class Routing(NamedTuple):
-  """What a router did in one forward pass.
-
-  Attributes:
-    experts: `[N, G, L, layers, k]`, the experts of each token, uint8 or int32.
-    load: use of the experts by the real tokens.
-  """
-
-  experts: Array
-  load: RouterLoad
-
-
-def read_tokens(
-  model: Decoder | ScalarDecoder,
-  params: PyTree,
-  *arguments: Any,
-  experts: Array | None = None,
-  **named: Any,
-) -> tuple[Array, Cache, Routing | None]:
-  """Applies `model.features` with the routing in and out.
-
-  Args:
-    model: a decoder; one with a scalar head reports no routing.
-    params: its parameters.
-    *arguments: arguments of `features`.
-    experts: `[N, G, L, layers, k]`, experts that compute the tokens, whose weights are
-      still the router's (router replay, arXiv 2510.11370); None lets the router choose.
-    **named: further arguments of `features`.
-
-  Returns:
-    Hidden states, the cache, and the `Routing`, which is None for a model without experts.
-  """
-  method = model.features
-  if not model.config.num_experts or isinstance(model, ScalarDecoder):
-    return *model.apply(params, *arguments, **named, method=method), None
-  if experts is not None:
-    by_layer = jnp.moveaxis(experts, -2, 0)
-    params = dict(params) | {REPLAY: {"blocks": {"experts": {"experts": by_layer}}}}
-  (hidden, cache), variables = model.apply(
-    params, *arguments, **named, method=method, mutable=[ROUTING]
-  )
-  written = variables[ROUTING]["blocks"]
-  if model.unrolled:
-    layers = [written[f"layers_{i}"] for i in range(model.config.num_layers)]
-    written = jax.tree.map(lambda *x: jnp.stack(x), *layers)
-  written = written["experts"]
-  choices = jnp.moveaxis(written["experts"], 0, -2)
-  if model.config.num_experts <= 256:
-    choices = choices.astype(jnp.uint8)
-  load = jax.tree.map(lambda x: jnp.sum(x, axis=0), written["load"])
-  return hidden, cache, Routing(choices, load)
+from pgax.types import Array
 
 
 def balance_weights(chosen: Array, tokens: Array) -> Array:

@@ -284,7 +284,8 @@ def _decode(
   n, lanes = len(prompt_tokens), shape[0]
   # One copy for all tokens, where every token would read and cast what is trained.
   params = cast_matrices(params, model.config.compute_dtype)
-  hidden, cache, read = prefill(model, params, prompt_tokens, prompt_mask)
+  prompts = prefill(model, params, prompt_tokens, prompt_mask)
+  read = prompts.routing.experts[:, 0] if record_experts else None
   prompt_lengths = jnp.sum(prompt_mask, axis=-1, dtype=jnp.int32)
   number = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
   keys = jax.vmap(number, in_axes=(0, None))(prompt_keys, jnp.arange(group))
@@ -295,11 +296,11 @@ def _decode(
     options=options,
     keys=keys.reshape(lanes, -1),
     prompt_lengths=prompt_lengths.reshape(lanes, -1),
-    prompt_hidden=hidden.reshape(lanes, n // lanes, -1),
+    prompt_hidden=prompts.hidden.reshape(lanes, n // lanes, -1),
   )
   state = start_decoding(
     inputs,
-    cache,
+    prompts.cache,
     shape,
     max_tokens,
     jax.ShapeDtypeStruct(read.shape[2:], read.dtype) if record_experts else None,

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from pgax.models.cache import NEVER, Cache, unroll, with_slots
 from pgax.models.decoder import Decoder
-from pgax.models.routing import Routing, read_tokens
+from pgax.models.experts import Routing
 from pgax.sampling.logits import SampledToken, next_token
 from pgax.sampling.options import Options
 from pgax.types import Array, PyTree
@@ -128,8 +128,12 @@ def decode_step(model: Decoder, inputs: DecodeInputs, state: DecodeState) -> Dec
   taken = jnp.cumsum(ended, axis=1, dtype=jnp.int32)
   job = jnp.where(ended, state.queued[:, None] + taken - 1, state.job)
   positions = _at(inputs.prompt_lengths, inputs.prompt_of(state.job)) + state.length
-  hidden, cache, routing = read_tokens(
-    model, inputs.params, sampled.token[..., None], positions[..., None], state.cache
+  read = model.apply(
+    inputs.params,
+    sampled.token[..., None],
+    positions[..., None],
+    state.cache,
+    method=model.features,
   )
   prompts = inputs.prompt_of(job)
   first_hidden = _at(inputs.prompt_hidden, prompts)
@@ -139,9 +143,9 @@ def decode_step(model: Decoder, inputs: DecodeInputs, state: DecodeState) -> Dec
     queued=state.queued + taken[:, -1],
     length=jnp.where(ended, 0, length),
     stop_state=jnp.where(ended, 0, stop_state),
-    hidden=jnp.where(ended[..., None], first_hidden, hidden[:, :, 0]),
-    cache=_reset_slots(cache, ended, prompts, state.step + 1),
-    output=_write(state, sampled, finished, routing),
+    hidden=jnp.where(ended[..., None], first_hidden, read.hidden[:, :, 0]),
+    cache=_reset_slots(read.cache, ended, prompts, state.step + 1),
+    output=_write(state, sampled, finished, read.routing),
   )
 
 

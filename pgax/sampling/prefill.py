@@ -4,17 +4,15 @@ import jax
 import jax.numpy as jnp
 
 from pgax.models.cache import Cache, empty_key_values, share_prefix, token_positions
-from pgax.models.decoder import Decoder
-from pgax.models.prompts import read_routed_prompts
-from pgax.models.routing import read_tokens
+from pgax.models.decoder import Decoder, Output
+from pgax.models.experts import Routing
+from pgax.models.prompts import read_prompts
 from pgax.types import Array, PyTree
 
 _CHUNK = 512  # tokens of each prompt that are read at a time
 
 
-def prefill(
-  model: Decoder, params: PyTree, tokens: Array, mask: Array
-) -> tuple[Array, Cache, Array | None]:
+def prefill(model: Decoder, params: PyTree, tokens: Array, mask: Array) -> Output:
   """Reads prompts for sampling.
 
   Activations of 512 tokens of every prompt are in memory at a time, besides the cache.
@@ -26,18 +24,10 @@ def prefill(
     mask: `[N, P]` bool; at least one real token in each row.
 
   Returns:
-    Hidden state `[N, 1, 1, E]` of each prompt's last token, a `Cache` whose prefix is the
-    prompt, and the experts `[N, P, layers, k]` of its tokens; None for a model without.
+    The `Output` of `read_prompts`.
   """
   if tokens.shape[1] <= _CHUNK:
-    hidden, cache, routing = read_routed_prompts(model, params, tokens, mask)
-    return hidden, cache, routing and routing.experts[:, 0]
-  return _read_in_chunks(model, params, tokens, mask)
-
-
-def _read_in_chunks(
-  model: Decoder, params: PyTree, tokens: Array, mask: Array
-) -> tuple[Array, Cache, Array | None]:
+    return read_prompts(model, params, tokens, mask)
   c, (n, length) = model.config, tokens.shape
   count = -(-length // _CHUNK)
   padding = [(0, 0), (0, count * _CHUNK - length)]
@@ -48,12 +38,14 @@ def _read_in_chunks(
 
   def read(carry: tuple[Cache, Array], part: tuple[Array, Array, Array]) -> tuple:
     (cache, last), (tokens, positions, mask) = carry, part
-    hidden, cache, routing = read_tokens(model, params, tokens, positions, cache)
+    output = model.apply(params, tokens, positions, cache, method=model.features)
     # The last real token so far; a part of padding alone changes nothing.
     end = jnp.max(jnp.where(mask, jnp.arange(_CHUNK), -1), axis=-1)
-    latest = jnp.take_along_axis(hidden, jnp.maximum(end, 0)[..., None, None], axis=2)
+    latest = jnp.take_along_axis(
+      output.hidden, jnp.maximum(end, 0)[..., None, None], axis=2
+    )
     last = jnp.where(end[..., None, None] >= 0, latest, last)
-    return (cache, last), routing and routing.experts[:, 0]
+    return (output.cache, last), output.routing
 
   shape = (c.num_layers, n, 1, c.num_kv_heads, count * _CHUNK, c.head_dim)
   dtype = jnp.dtype(c.compute_dtype)
@@ -62,14 +54,16 @@ def _read_in_chunks(
     jnp.zeros((n, 1, 1, c.embed_dim), dtype),
   )
   parts = cut(tokens), cut(token_positions(mask)), cut(mask)
-  (cache, hidden), experts = jax.lax.scan(read, start, parts)
-  if experts is not None:
-    experts = jnp.moveaxis(experts, 0, 1)
-    experts = experts.reshape(n, -1, *experts.shape[3:])[:, :length]
+  (cache, hidden), routing = jax.lax.scan(read, start, parts)
+  if routing is not None:
+    experts = jnp.moveaxis(routing.experts, 0, 2)  # to [N, 1, parts, tokens, ...]
+    experts = experts.reshape(n, 1, -1, *experts.shape[4:])[:, :, :length]
+    load = jax.tree.map(lambda x: jnp.sum(x, axis=0), routing.load)
+    routing = Routing(experts, load)
   written = cache.suffix
   suffix = written.replace(
     keys=written.keys[..., :length, :],
     values=written.values[..., :length, :],
     positions=written.positions[..., :length],
   )
-  return hidden, share_prefix(cache.replace(suffix=suffix)), experts
+  return Output(hidden, share_prefix(cache.replace(suffix=suffix)), routing)

@@ -16,7 +16,7 @@ from pgax.learner.policy_step import make_policy_step
 from pgax.learner.supervised_step import make_supervised_step
 from pgax.models import Decoder
 from pgax.models.routing import balance_weights, count_choices
-from pgax.models.scoring import routed_features
+from pgax.models.scoring import completion_features
 from pgax.types import DemonstrationRows, ExpertChoices
 from tests import tiny
 
@@ -75,7 +75,7 @@ def test_microbatches_change_no_router_loss():
   # The loss as written down, from choices and probabilities.
   arrays = (rollout.prompt_tokens, rollout.prompt_mask, rollout.tokens)
   load = jax.jit(
-    lambda params: routed_features(MODEL, params, *arrays, rollout.token_mask)[1]
+    lambda params: completion_features(MODEL, params, *arrays, rollout.token_mask)[1]
   )(state().params)
   experts = rollout.experts
   prompts = count_choices(experts.prompt, rollout.prompt_mask, 4)

@@ -77,12 +77,12 @@ def objective():
   @jax.jit
   def result(rows, constant):
     def loss(params, weights):
-      logp = row_logp(tiny.MODEL, params, rows)
+      logp, _ = row_logp(tiny.MODEL, params, rows)
       return -jnp.sum(jnp.where(rows.learned, weights * logp, 0.0))
 
     mean, fixed = token_weights(rows), token_weights(rows, 1.0) / constant
     both = [jax.value_and_grad(loss)(params, w) for w in (mean, fixed)]
-    return both, row_logp(tiny.MODEL, params, rows)
+    return both, row_logp(tiny.MODEL, params, rows)[0]
 
   return result
 

@@ -11,13 +11,13 @@ import pytest
 from pgax import algorithms, kl
 from pgax.algorithms import EntropyBonus, parts
 from pgax.learner.config import OptimizerConfig
-from pgax.learner.forward import critic_outputs, critic_outputs_to_end
+from pgax.learner.microbatches import one_microbatch
 from pgax.learner.optimizer import make_optimizer
 from pgax.learner.policy_step import make_policy_step
-from pgax.learner.rows import one_microbatch
 from pgax.models import ScalarDecoder
 from pgax.models.parameters import init_params
-from pgax.models.prompts import read_prompt_states
+from pgax.models.prompts import prompt_states, read_prompts
+from pgax.models.scoring import completion_outputs
 from pgax.ops.entropy import AdaptiveController
 from tests import tiny
 
@@ -123,17 +123,22 @@ def test_the_value_at_the_end_is_the_value_before_the_next_token():
   params = init_params(critic, jax.random.key(0))["params"]
   params = {"params": dict(params) | {"head": jnp.linspace(-1, 1, tiny.CONFIG.embed_dim)}}
   prompts = ROLLOUT.prompt_tokens, ROLLOUT.prompt_mask
-  states = read_prompt_states(critic, params, *prompts)
-  values = critic_outputs(critic, params, states, one_microbatch(ROLLOUT))
+  states = prompt_states(read_prompts(critic, params, *prompts))
+
+  def outputs(rollout, to_end=True):
+    tokens = one_microbatch(rollout).tokens()
+    return completion_outputs(critic, params, states, tokens, to_end)
+
+  values, _ = outputs(ROLLOUT, to_end=False)
   # Without its last token, a completion ends where the value before that token is.
   lengths = np.asarray(ROLLOUT.token_mask).sum(-1)
   shorter = ROLLOUT.replace(
     token_mask=jnp.arange(ROLLOUT.tokens.shape[-1]) < (lengths - 1)[..., None]
   )
-  _, end = critic_outputs_to_end(critic, params, states, one_microbatch(shorter))
+  _, end = outputs(shorter)
   expected = np.take_along_axis(np.asarray(values), lengths[..., None] - 1, -1)[..., 0]
   np.testing.assert_allclose(end, expected, rtol=1e-5, atol=1e-6)
-  inside, last = critic_outputs_to_end(critic, params, states, one_microbatch(ROLLOUT))
+  inside, last = outputs(ROLLOUT)
   mask = np.asarray(ROLLOUT.token_mask)
   np.testing.assert_allclose(inside[mask], values[mask], rtol=1e-5, atol=1e-6)
   assert np.abs(last - expected).max() > 1e-3

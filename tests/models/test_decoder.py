@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.models import Decoder, completion_logits
+from pgax.models import Decoder
 from pgax.models.cache import (
   NEVER,
   Cache,
@@ -19,6 +19,7 @@ from pgax.models.parameters import init_params
 from pgax.models.prompts import read_prompts
 from pgax.models.rope import RopeScaling, angles, frequencies, rotate
 from tests import tiny
+from tests.logits import completion_logits
 
 TOKENS = np.random.default_rng(0).integers(3, 259, (2, 3, 7)).astype(np.int32)
 POSITIONS = np.broadcast_to(np.arange(7, dtype=np.int32), TOKENS.shape)
@@ -69,7 +70,7 @@ def test_shared_prefix_is_exact():
 
 def test_prompt_is_in_memory_once():
   tokens, mask = tiny.prompts()
-  _, cache = read_prompts(tiny.MODEL, tiny.params(), tokens, mask)
+  cache = read_prompts(tiny.MODEL, tiny.params(), tokens, mask).cache
   assert cache.prefix.keys.shape == (2, 4, 1, 2, 5, 8) and cache.suffix is None
   each = with_slots(cache, lanes=4, width=3, slots=6)
   assert each.prefix.keys.shape == (2, 4, 1, 2, 5, 8) and each.prefix_rows is None

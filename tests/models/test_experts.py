@@ -1,6 +1,7 @@
 """Mixture of experts: products by group, routing, its loss, and its replay."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +15,8 @@ from pgax.models.cache import token_positions
 from pgax.models.grouped import grouped_product
 from pgax.models.lora import LoraConfig, init, merge
 from pgax.models.parameters import init_params
-from pgax.models.routing import balance_weights, count_choices, read_tokens
-from pgax.models.scoring import routed_features
+from pgax.models.routing import balance_weights, count_choices
+from pgax.models.scoring import completion_features
 from pgax.sampling import Options, sample
 from tests import tiny
 
@@ -77,7 +78,8 @@ def test_the_load_counts_real_tokens(params):
   mask = np.arange(6) < np.array([6, 4])[:, None]
   tokens = np.random.default_rng(0).integers(3, 259, (2, 1, 6))
   positions = token_positions(mask)[:, None]
-  *_, routing = jax.jit(lambda p: read_tokens(MODEL, p, tokens, positions))(params)
+  read = functools.partial(MODEL.apply, method=MODEL.features)
+  routing = jax.jit(read)(params, tokens, positions).routing
   assert routing.experts.shape == (2, 1, 6, 2, 2) and routing.experts.dtype == jnp.uint8
   counts, count = count_choices(routing.experts, mask[:, None], 5)
   np.testing.assert_array_equal(routing.load.chosen, counts)
@@ -107,7 +109,7 @@ def sampled(params):
 def features(params, rollout, experts):
   arguments = (rollout.prompt_tokens, rollout.prompt_mask)
   arguments += (rollout.tokens, rollout.token_mask)
-  return routed_features(MODEL, params, *arguments, experts)[0]
+  return completion_features(MODEL, params, *arguments, experts)[0]
 
 
 def test_replaying_the_samplers_experts_changes_nothing(params, sampled):

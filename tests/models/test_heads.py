@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.models import ScalarDecoder, completion_outputs
+from pgax.models import ScalarDecoder, completion_features
 from pgax.models.heads import with_decoder
 from pgax.models.parameters import init_params
 from tests import tiny
@@ -20,9 +20,10 @@ def outputs():
   @jax.jit
   def apply(params, tokens):
     r = ROLLOUT
-    return completion_outputs(
+    hidden, _ = completion_features(
       CRITIC, params, r.prompt_tokens, r.prompt_mask, tokens, r.token_mask
     )
+    return CRITIC.apply(params, hidden, method=CRITIC.outputs)
 
   return apply
 

@@ -9,10 +9,11 @@ import pytest
 
 from pgax.distributed import make_mesh
 from pgax.distributed.partitioning import abstract_params, param_shardings
-from pgax.models import Decoder, completion_logits
+from pgax.models import Decoder
 from pgax.models.lora import LoraConfig, attach, init, merge, merged, shardings
 from pgax.models.parameters import init_params
 from tests import tiny
+from tests.logits import completion_logits
 
 CONFIG = LoraConfig(rank=2, alpha=6.0)
 ROLLOUT = tiny.rollout()

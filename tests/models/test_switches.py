@@ -1,18 +1,19 @@
 """Switches of the decoder: windows, dtypes, recomputation, scaling, stacked layers."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.models import Decoder, completion_logits
-from pgax.models.attend import choice
-from pgax.models.attend.flash import Flash
+from pgax.models import Decoder
+from pgax.models.attend import kernel
 from pgax.models.parameters import init_params, matrices
 from pgax.models.rope import RopeScaling, frequencies
 from tests import tiny
+from tests.logits import completion_logits
 
 ROLLOUT = tiny.rollout()
 TOKENS = np.random.default_rng(0).integers(3, 259, (1, 1, 12)).astype(np.int32)
@@ -73,7 +74,7 @@ def test_packed_texts_do_not_attend_to_each_other():
   def hidden(tokens, positions, segments):
     return model.apply(
       tiny.params(), tokens, positions, segments=segments, method=model.features
-    )[0]
+    ).hidden
 
   packed = hidden(TOKENS, positions[None, None], segments[None, None])[0, 0]
   for number, begin, end in ((1, 0, 7), (2, 7, 12)):
@@ -186,24 +187,15 @@ def test_bad_scalings(changes, message):
     RopeScaling(**changes)
 
 
-@pytest.mark.parametrize("attention", ["blockwise", "pallas"])
+@pytest.mark.parametrize("attention", ["blockwise", "kernel"])
 def test_attention_in_blocks_is_the_same(attention, monkeypatch):
-  kernel = Flash(16, 8, interpret=True)  # there is no TPU
-  monkeypatch.setitem(choice.KERNELS, "pallas", kernel)
+  in_xla = functools.partial(kernel.dot_product, implementation="xla")
+  monkeypatch.setitem(kernel.KERNELS, "cpu", in_xla)
   expected, gradient = logits_and_gradient(changed(attention="einsum"))
   value, other = logits_and_gradient(changed(attention=attention))
   np.testing.assert_allclose(value, expected, rtol=1e-5)
   for x, y in zip(*map(jax.tree.leaves, (other, gradient)), strict=True):
     np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
-
-
-def test_attention_of_cudnn_is_in_the_program_of_a_gpu():
-  traced = loss_of(changed(attention="cudnn", dtype="bfloat16")).trace(tiny.params())
-  text = traced.lower(lowering_platforms=("cuda",)).as_text()
-  # Of a layer, which a loop repeats: the prompts alone; of completions their prompts' and
-  # their own tokens.
-  assert text.count("@__cudnn$fmhaSoftmax(") == 3
-  assert text.count("@__cudnn$fmhaSoftmaxBackward(") == 3
 
 
 def test_unknown_attention():

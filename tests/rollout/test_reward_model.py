@@ -11,12 +11,12 @@ from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.prompts import CollatePrompts
 from pgax.distributed.mesh import make_mesh
-from pgax.learner.forward import critic_outputs_to_end
-from pgax.learner.rows import one_microbatch
+from pgax.learner.microbatches import one_microbatch
 from pgax.models import ScalarDecoder, hf, sequence_scores
 from pgax.models.heads import headless
 from pgax.models.parameters import init_params
-from pgax.models.prompts import read_prompt_states
+from pgax.models.prompts import prompt_states, read_prompts
+from pgax.models.scoring import completion_outputs
 from pgax.rewards.pool import InProcess
 from pgax.rollout.reward_model import RewardModel, combined, model_rewards
 from pgax.rollout.sampler import make_sampler
@@ -203,8 +203,9 @@ def test_a_critic_starts_from_a_reward_model_and_its_head(tmp_path):
   jax.tree.map(np.testing.assert_array_equal, state.critic_params, PARAMS)
   # Its value after the last token is the score of the completion.
   prompts = ROLLOUT.prompt_tokens, ROLLOUT.prompt_mask
-  states = read_prompt_states(MODEL, PARAMS, *prompts)
-  _, end = critic_outputs_to_end(MODEL, PARAMS, states, one_microbatch(ROLLOUT))
+  states = prompt_states(read_prompts(MODEL, PARAMS, *prompts))
+  tokens = one_microbatch(ROLLOUT).tokens()
+  _, end = completion_outputs(MODEL, PARAMS, states, tokens, to_end=True)
   arrays = (ROLLOUT.prompt_tokens, ROLLOUT.prompt_mask, ROLLOUT.tokens, ROLLOUT.token_mask)
   scores = sequence_scores(MODEL, PARAMS, *arrays)
   np.testing.assert_allclose(end, scores, rtol=1e-4, atol=1e-5)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pgax import logprobs
-from pgax.models import completion_logits
 from pgax.sampling import Options, decode, logit_bias, sample, sample_counted
 from tests import tiny
+from tests.logits import completion_logits
 
 TOKENS, MASK = tiny.prompts()
 NO_EOS, GROUP, LENGTH = np.array([-1], np.int32), 4, 8

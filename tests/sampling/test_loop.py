@@ -23,14 +23,13 @@ step = jax.jit(functools.partial(decode_step, tiny.MODEL))
 
 @pytest.fixture(scope="module")
 def prompts():
-  """Hidden states and cache of the prompts."""
+  """The prompts, read."""
   return read_prompts(tiny.MODEL, tiny.params(), TOKENS, MASK)
 
 
 @pytest.fixture
 def start(prompts):
   """Returns a function of EOS ids to the inputs and the first state."""
-  hidden, cache = prompts
 
   def start(eos_ids):
     inputs = DecodeInputs(
@@ -38,9 +37,9 @@ def start(prompts):
       options=canonical(Options(eos_ids)),
       keys=jax.random.split(jax.random.key(0), (1, 4)),
       prompt_lengths=jnp.asarray(MASK.sum(-1)[None]),
-      prompt_hidden=hidden.reshape(1, 2, -1),
+      prompt_hidden=prompts.hidden.reshape(1, 2, -1),
     )
-    return inputs, start_decoding(inputs, cache, (1, SLOTS), LENGTH)
+    return inputs, start_decoding(inputs, prompts.cache, (1, SLOTS), LENGTH)
 
   return start
 

@@ -25,18 +25,22 @@ def test_parts_change_nothing(monkeypatch, settings):
   def read():
     return jax.jit(lambda: prefill.prefill(model, params, tokens, jnp.asarray(mask)))()
 
-  hidden, cache, experts = read()
+  whole = read()
   monkeypatch.setattr(prefill, "_CHUNK", 4)
-  parts_hidden, parts_cache, parts_experts = read()
-  np.testing.assert_allclose(parts_hidden, hidden, atol=2e-5)
-  np.testing.assert_array_equal(parts_cache.prefix.positions, cache.prefix.positions)
+  parts = read()
+  np.testing.assert_allclose(parts.hidden, whole.hidden, atol=2e-5)
+  prefixes = parts.cache.prefix, whole.cache.prefix
+  np.testing.assert_array_equal(*(x.positions for x in prefixes))
   real = np.asarray(mask)[None, :, None, None, :, None]
   for name in ("keys", "values"):
-    ours, theirs = (vars(x.prefix)[name] * real for x in (parts_cache, cache))
+    ours, theirs = (getattr(x, name) * real for x in prefixes)
     np.testing.assert_allclose(ours, theirs, atol=2e-5)
-  assert (experts is None) == ("num_experts" not in settings)
-  if experts is not None:
-    np.testing.assert_array_equal(parts_experts[mask], experts[mask])
+  assert (whole.routing is None) == ("num_experts" not in settings)
+  if whole.routing is not None:
+    chosen = [x.routing.experts[:, 0][mask] for x in (parts, whole)]
+    np.testing.assert_array_equal(*chosen)
+    loads = parts.routing.load, whole.routing.load
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4), *loads)
 
 
 def test_parts_of_a_long_prompt_take_a_part_of_the_memory(monkeypatch):

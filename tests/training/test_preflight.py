@@ -188,12 +188,15 @@ def test_a_bad_run_is_rejected(changes, message):
 @pytest.mark.parametrize(
   ("device", "changes", "message"),
   [
-    ("cpu", {"attention": "pallas"}, "'pallas', which runs on a tpu; the device is a cpu"),
-    ("cpu", {"attention": "cudnn"}, "'cudnn', which runs on a gpu; the device is a cpu"),
-    ("gpu", {"attention": "cudnn"}, "'cudnn', which .*: the dtype is float32; it must be"),
+    ("cpu", {"attention": "kernel"}, "'kernel', which .*: there is no kernel for a cpu"),
     (
       "gpu",
-      {"attention": "cudnn", "dtype": "bfloat16", "attention_softcap": 2.0},
+      {"attention": "kernel"},
+      "'kernel', .*: the dtype is float32; it must be",
+    ),
+    (
+      "gpu",
+      {"attention": "kernel", "dtype": "bfloat16", "attention_softcap": 2.0},
       "attention_softcap is 2.0; it must be 0",
     ),
   ],

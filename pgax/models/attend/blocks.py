@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from pgax.models.attend.parts import Part, Places
+from pgax.models.attend.parts import Part, TokenPositions
 from pgax.models.cache import NEVER
 from pgax.types import Array
 
@@ -19,12 +19,10 @@ class Blocks:
   Attributes:
     length: number of entries.
     limit: largest size of a block.
-    unit: number that a block's size is a multiple of; 0 if one block need not be.
   """
 
   length: int
   limit: int
-  unit: int = 0
 
   @property
   def count(self) -> int:
@@ -34,10 +32,8 @@ class Blocks:
   @property
   def size(self) -> int:
     """Size of every block; the last one is padded."""
-    size, unit = -(-self.length // self.count), self.unit
-    if not unit:
-      unit = 1 if self.count == 1 else _ROUND
-    return -(-size // unit) * unit
+    unit = 1 if self.count == 1 else _ROUND
+    return -(-self.length // (self.count * unit)) * unit
 
   def pad(self, x: Array, axis: int, value: int = 0) -> Array:
     """Pads an array to whole blocks."""
@@ -60,17 +56,17 @@ class Blocks:
     shape = (*joined.shape[:axis], -1, *joined.shape[axis + 2 :])
     return jax.lax.slice_in_dim(joined.reshape(shape), 0, self.length, axis=axis)
 
-  def pad_places(self, places: Places) -> Places:
-    """Pads places `[N, G, length]`; padding is at `NEVER`, in segment 0."""
-    segments = places.segments
-    return Places(
-      self.pad(places.positions, 2, NEVER),
+  def pad_tokens(self, tokens: TokenPositions) -> TokenPositions:
+    """Pads positions `[N, G, length]`; padding is at `NEVER`, in segment 0."""
+    segments = tokens.segments
+    return TokenPositions(
+      self.pad(tokens.positions, 2, NEVER),
       None if segments is None else self.pad(segments, 2),
     )
 
-  def take_places(self, places: Places, i: Array) -> Places:
-    """Takes the block `i` of padded places."""
-    return jax.tree.map(lambda x: self.take(x, i, 2), places)
+  def take_tokens(self, tokens: TokenPositions, i: Array) -> TokenPositions:
+    """Takes the block `i` of padded tokens."""
+    return jax.tree.map(lambda x: self.take(x, i, 2), tokens)
 
 
 class Keys:
@@ -79,7 +75,7 @@ class Keys:
   Attributes:
     keys: `[N, G, K, S, D]`, padded to whole blocks.
     values: `[N, G, K, S, D]`, padded.
-    places: `[N, G, S]`, padded.
+    tokens: positions `[N, G, S]`, padded.
     shared: whether the group shares them; then `G` is 1.
     blocks: how slots are divided.
   """
@@ -87,13 +83,13 @@ class Keys:
   def __init__(self, part: Part, segments: Array | None, limit: int):
     self.blocks = Blocks(part.keys.shape[3], limit)
     self.keys, self.values = (self.blocks.pad(x, 3) for x in part[:2])
-    self.places = self.blocks.pad_places(Places(part.positions, segments))
+    self.tokens = self.blocks.pad_tokens(TokenPositions(part.positions, segments))
     self.shared = part.keys.shape[1] == 1
 
-  def block(self, j: Array) -> tuple[Array, Array, Places]:
-    """Takes the keys, values and places of the block `j`."""
+  def block(self, j: Array) -> tuple[Array, Array, TokenPositions]:
+    """Takes the keys, values and positions of the block `j`."""
     keys, values = (self.blocks.take(x, j, 3) for x in (self.keys, self.values))
-    return keys, values, self.blocks.take_places(self.places, j)
+    return keys, values, self.blocks.take_tokens(self.tokens, j)
 
   def add(self, sums: Array, update: Array, j: Array) -> Array:
     """Adds to the block `j` of sums over queries."""
@@ -128,27 +124,31 @@ def unfold(x: Array, shape: tuple[int, ...]) -> Array:
   return x.reshape(n, heads, group, *rest).swapaxes(1, 2)
 
 
-def fold_places(places: Places, repeats: int, shared: bool) -> Places:
-  """Gives every folded row its place, `[N, G, R * L]` or `[N, 1, G * R * L]`."""
+def fold_tokens(tokens: TokenPositions, repeats: int, shared: bool) -> TokenPositions:
+  """Gives every folded row its position, `[N, G, R * L]` or `[N, 1, G * R * L]`."""
 
   def fold_one(x: Array) -> Array:
     n, group, length = x.shape
     rows = jnp.broadcast_to(x[:, :, None], (n, group, repeats, length))
     return rows.reshape(n, 1 if shared else group, -1)
 
-  return jax.tree.map(fold_one, places)
+  return jax.tree.map(fold_one, tokens)
 
 
 def reaches(
-  rows: Blocks, places: Places, slots: Blocks, key_places: Places, window: Array | None
+  rows: Blocks,
+  tokens: TokenPositions,
+  slots: Blocks,
+  key_tokens: TokenPositions,
+  window: Array | None,
 ) -> Array:
   """Returns whether any query of each block may attend to any key of each block.
 
   Args:
     rows: blocks of queries.
-    places: places of the queries, padded.
+    tokens: positions of the queries, padded.
     slots: blocks of keys.
-    key_places: places of the keys, padded.
+    key_tokens: positions of the keys, padded.
     window: int32 scalar; None for no window.
 
   Returns:
@@ -160,13 +160,13 @@ def reaches(
     x = x.reshape(*x.shape[:2], blocks.count, blocks.size)
     return jnp.min(x, axis=-1), jnp.max(jnp.where(x < NEVER, x, -1), axis=-1)
 
-  first, last = (x[..., None] for x in bounds(places.positions, rows))
-  first_key, last_key = (x[..., None, :] for x in bounds(key_places.positions, slots))
+  first, last = (x[..., None] for x in bounds(tokens.positions, rows))
+  first_key, last_key = (x[..., None, :] for x in bounds(key_tokens.positions, slots))
   meet = first_key <= last
   if window is not None:
     meet &= first - last_key < window
-  if places.segments is not None:
-    first, last = (x[..., None] for x in bounds(places.segments, rows))
-    first_key, last_key = (x[..., None, :] for x in bounds(key_places.segments, slots))
+  if tokens.segments is not None:
+    first, last = (x[..., None] for x in bounds(tokens.segments, rows))
+    first_key, last_key = (x[..., None, :] for x in bounds(key_tokens.segments, slots))
     meet &= (first_key <= last) & (first <= last_key)
   return jnp.any(meet, axis=(0, 1))

@@ -10,7 +10,7 @@ into one long row, so that every product is a plain one, `[rows, D]` by `[D, S]`
 """
 
 import functools
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +19,11 @@ from pgax.models.attend.blocks import (
   Blocks,
   Keys,
   fold,
-  fold_places,
+  fold_tokens,
   reaches,
   unfold,
 )
-from pgax.models.attend.merged import merge
-from pgax.models.attend.parts import MASKED, Part, Places, Scores, visible
+from pgax.models.attend.parts import MASKED, Part, ScoreScale, TokenPositions, visible
 from pgax.models.cache import NEVER
 from pgax.types import Array
 
@@ -35,63 +34,68 @@ _BLOCK = 128  # most queries, and most keys, in a block
 def attend(
   queries: Array,
   parts: tuple[Part, ...],
-  where: Places,
+  tokens: TokenPositions,
   window: Array | None,
-  scores: Scores,
+  scale: ScoreScale,
   block: int = _BLOCK,
-) -> tuple[Array, Array]:
+) -> Array:
   """Attends to all parts with one softmax.
 
   Args:
     queries: `[N, G, L, K, R, D]`, `R` queries for each key head.
     parts: keys, values and positions.
-    where: positions and segments `[N, G, L]` of the queries; with segments there is one
+    tokens: positions and segments `[N, G, L]` of the queries; with segments there is one
       part, whose keys have the same.
     window: int32 scalar; None for no window.
-    scores: how scores are computed.
+    scale: scale and cap of the scores.
     block: largest number of queries, and of keys, in a block.
 
   Returns:
-    Averaged values `[N, G, L, K, R, D]` and log-sums of the exponentiated scores
-    `[N, G, L, K, R]`, both float32; the log-sums have no gradient. Queries at `NEVER`,
-    which are padding, attend to nothing and get 0.
+    Averaged values `[N, G, L, K, R, D]`, float32. Queries at `NEVER`, which are padding,
+    attend to nothing and get 0.
   """
-  outputs, _ = _forward(queries, parts, where, window, scores, block)
-  return outputs
+  return _forward(queries, parts, tokens, window, scale, block)[0]
 
 
-def _forward(queries, parts, where, window, scores, block):
-  queries, parts, where = _tied(queries, parts, where)
+def _forward(
+  queries: Array,
+  parts: tuple[Part, ...],
+  tokens: TokenPositions,
+  window: Array | None,
+  scale: ScoreScale,
+  block: int,
+) -> tuple[Array, tuple]:
+  queries, parts, tokens = _tied(queries, parts, tokens)
   length, repeats = queries.shape[2], queries.shape[4]
   rows = Blocks(length, block)
-  padded, places = rows.pad(jnp.moveaxis(queries, 2, 4), 4), rows.pad_places(where)
-  keys = [Keys(part, where.segments, block) for part in parts]
-  reached = [reaches(rows, places, x.blocks, x.places, window) for x in keys]
+  padded, row_tokens = rows.pad(jnp.moveaxis(queries, 2, 4), 4), rows.pad_tokens(tokens)
+  keys = [Keys(part, tokens.segments, block) for part in parts]
+  reached = [reaches(rows, row_tokens, x.blocks, x.tokens, window) for x in keys]
 
   def attend_from(i: Array) -> tuple[Array, Array]:
-    query, block_places = rows.take(padded, i, 4), rows.take_places(places, i)
+    query, block_tokens = rows.take(padded, i, 4), rows.take_tokens(row_tokens, i)
     sums = (jnp.zeros(query.shape), jnp.full(query.shape[:-1], MASKED))
     for part, reach in zip(keys, reached, strict=True):
       folded = fold(query, part.shared)
-      place = fold_places(block_places, repeats, part.shared)
+      positions = fold_tokens(block_tokens, repeats, part.shared)
 
-      def add(j, state, part=part, folded=folded, place=place):
-        return _add_block(state, folded, place, part.block(j), window, scores)
+      def add(j, state, part=part, folded=folded, positions=positions):
+        return _add_block(state, folded, positions, part.block(j), window, scale)
 
       shape = folded.shape
       start = jnp.full(shape[:-1], MASKED), jnp.zeros(shape[:-1]), jnp.zeros(shape)
-      mixed, log_sum = _finish(_over(reach[i], add, start))
-      sums = merge(sums, (unfold(mixed, query.shape), unfold(log_sum, query.shape[:-1])))
+      output, lse = _finish(_over(reach[i], add, start))
+      sums = _merge(sums, (unfold(output, query.shape), unfold(lse, query.shape[:-1])))
     return sums
 
   merged = jax.lax.map(attend_from, jnp.arange(rows.count))
-  outputs = tuple(jnp.moveaxis(rows.join(x, 4), 4, 2) for x in merged)
-  return outputs, (queries, parts, where, window, outputs)
+  output, lse = (jnp.moveaxis(rows.join(x, 4), 4, 2) for x in merged)
+  return output, (queries, parts, tokens, window, output, lse)
 
 
 def _tied(
-  queries: Array, parts: tuple[Part, ...], where: Places
-) -> tuple[Array, tuple[Part, ...], Places]:
+  queries: Array, parts: tuple[Part, ...], tokens: TokenPositions
+) -> tuple[Array, tuple[Part, ...], TokenPositions]:
   """Makes positions depend on queries.
 
   Layers share positions, so a scan over layers that is differentiated would compute what
@@ -99,88 +103,97 @@ def _tied(
   that is quadratic in the length.
   """
   positions = tuple(part.positions for part in parts)
-  queries, positions, where = jax.lax.optimization_barrier((queries, positions, where))
+  queries, positions, tokens = jax.lax.optimization_barrier((queries, positions, tokens))
   parts = tuple(
     part._replace(positions=x) for part, x in zip(parts, positions, strict=True)
   )
-  return queries, parts, where
+  return queries, parts, tokens
 
 
-def _backward(scores, block, saved, cotangents):
-  queries, parts, where, window, (mixed, log_sum) = saved
-  gradient, _ = cotangents
+def _backward(scale: ScoreScale, block: int, saved: tuple, gradient: Array) -> tuple:
+  queries, parts, tokens, window, output, lse = saved
   repeats, rows = queries.shape[4], Blocks(queries.shape[2], block)
-  inside = jnp.sum(gradient * mixed, axis=-1)
-  arrays = (queries, gradient.astype(queries.dtype), log_sum, inside)
+  delta = jnp.sum(gradient * output, axis=-1)
+  arrays = (queries, gradient.astype(queries.dtype), lse, delta)
   arrays = [rows.pad(jnp.moveaxis(x, 2, 4), 4) for x in arrays]
-  places = rows.pad_places(where)
-  keys = [Keys(part, where.segments, block) for part in parts]
-  reached = [reaches(rows, places, x.blocks, x.places, window) for x in keys]
+  row_tokens = rows.pad_tokens(tokens)
+  keys = [Keys(part, tokens.segments, block) for part in parts]
+  reached = [reaches(rows, row_tokens, x.blocks, x.tokens, window) for x in keys]
 
   def attend_from(sums: list, i: Array) -> tuple[list, Array]:
     chosen = [rows.take(x, i, 4) for x in arrays]
-    block_places = rows.take_places(places, i)
+    block_tokens = rows.take_tokens(row_tokens, i)
     total, new = jnp.zeros(chosen[0].shape), []
     for part, reach, partial in zip(keys, reached, sums, strict=True):
       folded = [fold(x, part.shared) for x in chosen]
-      place = fold_places(block_places, repeats, part.shared)
+      positions = fold_tokens(block_tokens, repeats, part.shared)
 
-      def add(j, state, part=part, folded=folded, place=place):
-        *of_block, of_queries = _block_gradients(
-          folded, place, part.block(j), window, scores
-        )
-        added = [part.add(x, y, j) for x, y in zip(state[:2], of_block, strict=True)]
-        return (*added, state[2] + of_queries)
+      def add(j, state, part=part, folded=folded, positions=positions):
+        dk_sum, dv_sum, dq_sum = state
+        dk, dv, dq = _block_gradients(folded, positions, part.block(j), window, scale)
+        return part.add(dk_sum, dk, j), part.add(dv_sum, dv, j), dq_sum + dq
 
       start = (*partial, jnp.zeros(folded[0].shape))
-      *added, of_queries = _over(reach[i], add, start)
-      total += unfold(of_queries, total.shape)
-      new.append(tuple(added))
+      dk, dv, dq = _over(reach[i], add, start)
+      total += unfold(dq, total.shape)
+      new.append((dk, dv))
     return new, total
 
   start = [(jnp.zeros(x.keys.shape), jnp.zeros(x.values.shape)) for x in keys]
-  sums, of_queries = jax.lax.scan(attend_from, start, jnp.arange(rows.count))
-  of_queries = jnp.moveaxis(rows.join(of_queries, 4), 4, 2).astype(queries.dtype)
-  of_parts = tuple(
-    Part(*(part.cut(x).astype(y.dtype) for x, y in zip(pair, given[:2], strict=True)), None)
-    for part, pair, given in zip(keys, sums, parts, strict=True)
+  sums, dq = jax.lax.scan(attend_from, start, jnp.arange(rows.count))
+  dq = jnp.moveaxis(rows.join(dq, 4), 4, 2).astype(queries.dtype)
+  d_parts = tuple(
+    Part(x.cut(dk).astype(part.keys.dtype), x.cut(dv).astype(part.values.dtype), None)
+    for x, (dk, dv), part in zip(keys, sums, parts, strict=True)
   )
-  return of_queries, of_parts, None, None
+  return dq, d_parts, None, None
 
 
 attend.defvjp(_forward, _backward)
 
 
-def _add_block(state, queries, row_places, block, window, scores):
+def _add_block(
+  state: tuple[Array, Array, Array],
+  queries: Array,
+  row_tokens: TokenPositions,
+  block: tuple[Array, Array, TokenPositions],
+  window: Array | None,
+  scale: ScoreScale,
+) -> tuple[Array, Array, Array]:
   """Adds a block of keys to the running softmax: highest score, sum and weighted sum."""
-  highest, total, mixed = state
-  keys, values, places = block
-  seen = _seen(row_places, places, window)
-  score = jnp.where(seen, scores(_products(queries, keys)), MASKED)
-  new = jnp.maximum(highest, jnp.max(score, axis=-1))
-  probs = jnp.where(seen, jnp.exp(score - new[..., None]), 0.0)
+  highest, total, output = state
+  keys, values, tokens = block
+  mask = _mask(row_tokens, tokens, window)
+  scores = jnp.where(mask, scale(_products(queries, keys)), MASKED)
+  new = jnp.maximum(highest, jnp.max(scores, axis=-1))
+  probs = jnp.where(mask, jnp.exp(scores - new[..., None]), 0.0)
   shrink = jnp.exp(highest - new)
   total = total * shrink + jnp.sum(probs, axis=-1)
-  mixed = mixed * shrink[..., None] + _products(
+  output = output * shrink[..., None] + _products(
     probs.astype(values.dtype), values, transposed=False
   )
-  return new, total, mixed
+  return new, total, output
 
 
-def _block_gradients(rows, row_places, block, window, scores):
-  """Gradients of a block's keys and values, and its part of the gradient of the queries."""
-  queries, gradient, log_sum, inside = rows
-  keys, values, places = block
-  score = scores(_products(queries, keys))
-  probs = jnp.where(
-    _seen(row_places, places, window), jnp.exp(score - log_sum[..., None]), 0.0
-  )
-  of_probs = _products(gradient, values)
-  of_scores = probs * (of_probs - inside[..., None]) * scores.derivative(score)
-  of_scores = of_scores.astype(queries.dtype)
-  of_keys = _products(of_scores.mT, queries, transposed=False)
-  of_values = _products(probs.astype(values.dtype).mT, gradient, transposed=False)
-  return of_keys, of_values, _products(of_scores, keys, transposed=False)
+def _block_gradients(
+  rows: list[Array],
+  row_tokens: TokenPositions,
+  block: tuple[Array, Array, TokenPositions],
+  window: Array | None,
+  scale: ScoreScale,
+) -> tuple[Array, Array, Array]:
+  """Computes `dk` and `dv` of a block of keys, and its part of `dq`."""
+  queries, gradient, lse, delta = rows
+  keys, values, tokens = block
+  scores = scale(_products(queries, keys))
+  mask = _mask(row_tokens, tokens, window)
+  probs = jnp.where(mask, jnp.exp(scores - lse[..., None]), 0.0)
+  d_probs = _products(gradient, values)
+  d_scores = probs * (d_probs - delta[..., None]) * scale.derivative(scores)
+  d_scores = d_scores.astype(queries.dtype)
+  dk = _products(d_scores.mT, queries, transposed=False)
+  dv = _products(probs.astype(values.dtype).mT, gradient, transposed=False)
+  return dk, dv, _products(d_scores, keys, transposed=False)
 
 
 def _products(left: Array, right: Array, transposed: bool = True) -> Array:
@@ -189,20 +202,27 @@ def _products(left: Array, right: Array, transposed: bool = True) -> Array:
   return jnp.einsum(formula, left, right, preferred_element_type=jnp.float32)
 
 
-def _seen(rows: Places, places: Places, window: Array | None) -> Array:
-  """Returns which keys `[N, G, 1, rows, S]` the rows attend to; padding attends to none."""
+def _mask(rows: TokenPositions, keys: TokenPositions, window: Array | None) -> Array:
+  """Returns which keys `[N, G, 1, rows, S]` rows attend to; padding attends to none."""
   real = rows.positions[..., None] < NEVER
-  return (visible(rows, places, window) & real)[:, :, None]
+  return (visible(rows, keys, window) & real)[:, :, None]
 
 
 def _finish(state: tuple[Array, Array, Array]) -> tuple[Array, Array]:
   """Averages and log-sums of a running softmax; rows that attend to nothing get 0."""
-  highest, total, mixed = state
+  highest, total, output = state
   total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
-  return mixed / total[..., None], highest + jnp.log(total)
+  return output / total[..., None], highest + jnp.log(total)
 
 
-def _over(reach: Array, add: Any, start: tuple) -> tuple:
+def _merge(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+  """Merges averages `[..., D]` and log-sums `[...]` of two parts into one softmax."""
+  lse = jnp.logaddexp(one[1], other[1])
+  weights = [jnp.exp(x[1] - lse)[..., None] for x in (one, other)]
+  return one[0] * weights[0] + other[0] * weights[1], lse
+
+
+def _over(reach: Array, add: Callable[[Array, tuple], tuple], start: tuple) -> tuple:
   """Folds the blocks of keys that something attends to."""
 
   def step(j: Array, state: tuple) -> tuple:

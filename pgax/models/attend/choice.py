@@ -1,12 +1,13 @@
 """Chooses how attention is computed."""
 
+import functools
+import logging
+
 import jax
 
 from pgax.errors import UserError
-from pgax.models.attend import blockwise, cudnn, einsum, merged
-from pgax.models.attend.flash import Flash
-from pgax.models.attend.parts import Part, Places, Scores
-from pgax.models.attend.sharded import on_mesh
+from pgax.models.attend import blockwise, einsum, kernel
+from pgax.models.attend.parts import Part, ScoreScale, TokenPositions
 from pgax.models.layout import Layout, platform
 from pgax.types import Array
 
@@ -21,79 +22,87 @@ _MANY_ELSEWHERE = 512
 def attend(
   queries: Array,
   parts: tuple[Part, ...],
-  where: Places,
+  tokens: TokenPositions,
   window: Array | None,
-  scores: Scores,
+  scale: ScoreScale,
   backend: str = "auto",
   layout: Layout | None = None,
-) -> tuple[Array, Array]:
+) -> Array:
   """Attends to all parts with one exact softmax.
 
-  `einsum` holds all scores at once, `blockwise` those of a block, `pallas` (TPUs) and
-  `cudnn` (NVIDIA GPUs) none outside the chip. `auto` takes `einsum` for few queries, as in
-  decoding; for many the kernels of the device if they can compute it, else `blockwise`.
-  `pallas` and `cudnn` are for reading tokens: one query at a time takes `einsum`, and
-  `cudnn` leaves queries that attend to slots of a cache to `auto`.
+  `einsum` holds all scores at once, `blockwise` those of a block, and `kernel` none outside
+  the chip. `auto` takes `einsum` for few queries, as in decoding. For many it takes the
+  kernel of an accelerator if that can compute the attention and agrees with `einsum` on
+  this device (see `kernel.disagreement`), and otherwise `blockwise`, with a warning.
+  `kernel` is for reading tokens: one query at a time, and queries that attend to slots of a
+  cache, are left to `auto`.
 
   Args:
     queries: `[N, G, L, K, R, D]`, `R` queries for each key head.
     parts: keys, values and positions; `N * G` rows share a prefix by having its part with
-      `G` of 1. If the positions of the last part are the very array `where.positions`, its
+      `G` of 1. If the positions of the last part are the very array `tokens.positions`, its
       keys are those of the queries' own tokens, and other parts come before all of them.
-    where: positions and segments `[N, G, L]` of the queries; with segments there is one
+    tokens: positions and segments `[N, G, L]` of the queries; with segments there is one
       part, whose keys have the same.
     window: int32 scalar; None for no window.
-    scores: how scores are computed.
-    backend: `einsum`, `blockwise`, `pallas`, `cudnn`, or `auto`.
+    scale: scale and cap of the scores.
+    backend: `einsum`, `blockwise`, `kernel`, or `auto`.
     layout: where rows and key heads are on a mesh, for kernels; None for one device.
 
   Returns:
-    Averaged values `[N, G, L, K, R, D]` and log-sums of the exponentiated scores
-    `[N, G, L, K, R]`, both float32. Only the first has a gradient. What padding gets is
-    finite and means nothing.
+    Averaged values `[N, G, L, K, R, D]`, float32. Outputs at padding are finite but
+    undefined.
 
   Raises:
-    UserError: if the backend can't compute it.
+    UserError: if the backend is `kernel` and can't be used.
   """
-  backend = _choose(queries, parts, where, window, scores, backend, platform(layout))
+  backend = _choose(queries, parts, tokens, window, scale, backend, platform(layout))
   if backend == "blockwise":
-    return blockwise.attend(queries, parts, where, window, scores)
-  if backend in KERNELS:
-    kernel = on_mesh(KERNELS[backend], layout)
-    return merged.attend(queries, parts, where, window, scores, kernel)
+    return blockwise.attend(queries, parts, tokens, window, scale)
+  if backend == "kernel":
+    chosen = kernel.KERNELS[platform(layout)]
+    return kernel.attend(chosen, queries, parts, tokens.positions, scale.scale, layout)
   # The backward pass computes scores again: they are the largest arrays by far, and
   # writing them for every layer of the scan takes longer than multiplying again.
   recomputed = jax.checkpoint(einsum.attend, prevent_cse=False, static_argnums=4)
-  mixed, log_sum = recomputed(queries, parts, where, window, scores)
-  return mixed, jax.lax.stop_gradient(log_sum)
+  return recomputed(queries, parts, tokens, window, scale)
 
 
-KERNELS = {"pallas": Flash(), "cudnn": cudnn.Cudnn()}
-
-
-def _choose(queries, parts, where, window, scores, backend, device):
-  """Returns the backend to take; never `auto`."""
-  if backend in KERNELS and queries.shape[2] == 1:
-    return "einsum"
-  own = parts[-1].positions is where.positions
-  if backend == "cudnn" and own:
-    refusal = cudnn.refusal(queries, window, where, scores)
-    if refusal:
+def _choose(
+  queries: Array,
+  parts: tuple[Part, ...],
+  tokens: TokenPositions,
+  window: Array | None,
+  scale: ScoreScale,
+  backend: str,
+  device: str,
+) -> str:
+  """Returns the backend to take: `einsum`, `blockwise` or `kernel`."""
+  length, own = queries.shape[2], parts[-1].positions is tokens.positions
+  if backend in ("einsum", "blockwise"):
+    return backend
+  if backend == "kernel" and own and length > 1:
+    if reason := kernel.obstacle(device, queries, parts, tokens, window, scale):
       raise UserError(
-        f"model.attention is 'cudnn', which can't compute this model: {refusal}. Use "
-        "'auto', 'blockwise' or 'einsum'"
+        f"model.attention is 'kernel', which can't be used: {reason}. Use 'auto', "
+        "'blockwise' or 'einsum'"
       )
-  elif backend in ("auto", "cudnn"):
-    return _automatic(queries, own, where, window, scores, device)
-  return backend
-
-
-def _automatic(queries, own, where, window, scores, device):
-  """Returns the backend for the device and the number of queries."""
-  if queries.shape[2] < _MANY.get(device, _MANY_ELSEWHERE):
+    return "kernel"
+  if length < _MANY.get(device, _MANY_ELSEWHERE):
     return "einsum"
-  if device == "tpu":
-    return "pallas"
-  if device == "gpu" and own and not cudnn.refusal(queries, window, where, scores):
-    return "cudnn"
-  return "blockwise"
+  if device not in kernel.KERNELS or not own:
+    return "blockwise"
+  reason = kernel.obstacle(device, queries, parts, tokens, window, scale)
+  if reason:
+    warn(device, reason)
+  return "blockwise" if reason else "kernel"
+
+
+@functools.cache
+def warn(device: str, reason: str) -> None:
+  """Warns once of each reason."""
+  logging.getLogger(__name__).warning(
+    "attention is computed by model.attention='blockwise', not by a kernel of the %s: %s",
+    device,
+    reason,
+  )

@@ -4,43 +4,40 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pgax.models.attend.parts import MASKED, Part, Places, Scores, visible
+from pgax.models.attend.parts import MASKED, Part, ScoreScale, TokenPositions, visible
 from pgax.types import Array
 
 
 def attend(
   queries: Array,
   parts: tuple[Part, ...],
-  where: Places,
+  tokens: TokenPositions,
   window: Array | None,
-  scores: Scores,
-) -> tuple[Array, Array]:
+  scale: ScoreScale,
+) -> Array:
   """Attends to all parts with one softmax over their concatenated scores.
 
   Args:
     queries: `[N, G, L, K, R, D]`, `R` queries for each key head.
     parts: keys, values and positions.
-    where: positions and segments `[N, G, L]` of the queries; with segments there is one
+    tokens: positions and segments `[N, G, L]` of the queries; with segments there is one
       part, whose keys have the same.
     window: int32 scalar; None for no window.
-    scores: how scores are computed.
+    scale: scale and cap of the scores.
 
   Returns:
-    Averaged values `[N, G, L, K, R, D]` and log-sums of the exponentiated scores
-    `[N, G, L, K, R]`, both float32. A query that attends to nothing gets a mean.
+    Averaged values `[N, G, L, K, R, D]`, float32. A query that attends to nothing gets a
+    mean.
   """
   masked = []
   for keys, _, positions in parts:
-    seen = visible(where, Places(positions, where.segments), window)
-    score = scores(_products(queries, keys))
-    masked.append(jnp.where(seen[:, :, None, None], score, MASKED))
-  together = jnp.concatenate(masked, axis=-1)
-  log_sum = jax.nn.logsumexp(together, axis=-1)
-  probs = jax.nn.softmax(together, axis=-1)
-  ends = np.cumsum([score.shape[-1] for score in masked])[:-1]
+    mask = visible(tokens, TokenPositions(positions, tokens.segments), window)
+    scores = scale(_products(queries, keys))
+    masked.append(jnp.where(mask[:, :, None, None], scores, MASKED))
+  probs = jax.nn.softmax(jnp.concatenate(masked, axis=-1), axis=-1)
+  ends = np.cumsum([scores.shape[-1] for scores in masked])[:-1]
   split = jnp.split(probs, ends, axis=-1)
-  mixed = sum(_mix(p, part.values) for p, part in zip(split, parts, strict=True))
-  return mixed, jnp.moveaxis(log_sum, -1, 2)
+  return sum(_average(p, part.values) for p, part in zip(split, parts, strict=True))
 
 
 def _products(queries: Array, keys: Array) -> Array:
@@ -51,19 +48,19 @@ def _products(queries: Array, keys: Array) -> Array:
   return jnp.einsum(formula, queries, keys, preferred_element_type=jnp.float32)
 
 
-def _mix(probs: Array, values: Array) -> Array:
+def _average(probs: Array, values: Array) -> Array:
   """Averages values by probabilities `[N, G, K, R, L, S]`, to `[N, G, L, K, R, D]`."""
   shared = values.shape[1] == 1
   repeats, queries = probs.shape[3:5]
   if queries == 1 < repeats and not shared:
     # Within a tenth of the product on CPUs. With one query for each key head, XLA computes
     # this sum 40 times as slowly as the product.
-    mixed = jnp.sum(probs[..., 0, :, None] * values[:, :, :, None], axis=-2)
-    return mixed[:, :, None]
+    output = jnp.sum(probs[..., 0, :, None] * values[:, :, :, None], axis=-2)
+    return output[:, :, None]
   # A plain matrix product, transposed afterwards: XLA's CPU backend has no other one in
   # bfloat16.
   formula = "ngkrls,nksd->nkgrld" if shared else "ngkrls,ngksd->ngkrld"
   probs, values = probs.astype(values.dtype), values[:, 0] if shared else values
-  mixed = jnp.einsum(formula, probs, values, preferred_element_type=jnp.float32)
-  mixed = mixed.swapaxes(1, 2) if shared else mixed
-  return jnp.moveaxis(mixed, 4, 2)
+  output = jnp.einsum(formula, probs, values, preferred_element_type=jnp.float32)
+  output = output.swapaxes(1, 2) if shared else output
+  return jnp.moveaxis(output, 4, 2)

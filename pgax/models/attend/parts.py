@@ -24,8 +24,8 @@ class Part(NamedTuple):
   positions: Array
 
 
-class Scores(NamedTuple):
-  """How scores are computed of the products of queries and keys.
+class ScoreScale(NamedTuple):
+  """The scale and cap of attention scores.
 
   Attributes:
     scale: number that products are multiplied by.
@@ -44,8 +44,8 @@ class Scores(NamedTuple):
     return self.scale * (1 - (scores / self.softcap) ** 2) if self.softcap else self.scale
 
 
-class Places(NamedTuple):
-  """Places of tokens in their texts, which decide what attends to what.
+class TokenPositions(NamedTuple):
+  """Positions of tokens in their texts, which decide what attends to what.
 
   Attributes:
     positions: `[..., L]` int32.
@@ -57,7 +57,7 @@ class Places(NamedTuple):
   segments: Array | None = None
 
 
-def visible(queries: Places, keys: Places, window: Array | None) -> Array:
+def visible(queries: TokenPositions, keys: TokenPositions, window: Array | None) -> Array:
   """Returns which keys queries attend to.
 
   A query at position `q` attends to a key at position `p` of its segment if and only if

@@ -1,8 +1,13 @@
-"""Converts `config.json` of transformers to a `DecoderConfig` and back."""
+"""Converts `config.json` of transformers to a `DecoderConfig` and back.
 
+transformers reads the file: it knows the defaults and types of settings and their older
+names, and one form of RoPE parameters. `families` maps what it read.
+"""
+
+import copy
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgax.models.config import DecoderConfig
 from pgax.models.hf.families import (
@@ -13,79 +18,81 @@ from pgax.models.hf.families import (
   write_activation,
 )
 from pgax.models.hf.rope import FULL, SLIDING, read_rope, write_rope
-from pgax.models.hf.settings import check_settings
+
+if TYPE_CHECKING:
+  from transformers import PreTrainedConfig
 
 _NOT_SAVED = ("dtype", "attention", "remat")  # fields that a checkpoint does not have
+_REQUIRED = (  # transformers has defaults, which are no file's that lacks them
+  "vocab_size",
+  "hidden_size",
+  "intermediate_size",
+  "num_hidden_layers",
+  "num_attention_heads",
+)
+_TOKENS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
 
 
-def _required(raw: Mapping[str, Any], name: str) -> Any:
-  if raw.get(name) is None:
-    raise ValueError(f"config.json has no {name}")
-  return raw[name]
+def _read(raw: Mapping[str, Any], family: Family) -> "PreTrainedConfig":
+  """Reads the settings of an architecture, defaults included.
 
-
-def _sliding(raw: Mapping[str, Any], family: Family, layers: int) -> dict[str, Any]:
-  """Returns the window and the sliding layers; no window if no layer is sliding."""
-  window = raw.get("sliding_window", family.window) if family.window != 0 else 0
-  if family.switched and not raw.get("use_sliding_window", False):
-    window = 0
-  sliding = _sliding_layers(raw, family, layers)
-  if not window or not any(sliding):
-    return {"sliding_window": 0, "sliding_layers": ()}
-  if len(sliding) != layers:
+  Raises:
+    ValueError: if a setting is missing, has a wrong type, or is not supported.
+  """
+  for name in _REQUIRED:
+    if raw.get(name) is None:
+      raise ValueError(f"config.json has no {name}")
+  if raw.get("quantization_config") is not None:
     raise ValueError(
-      f"layer_types has {len(sliding)} entries; num_hidden_layers is {layers}"
+      "quantization_config is set; quantized weights are not supported. Give a directory "
+      "of the model in float32, bfloat16 or float16"
     )
-  return {"sliding_window": window, "sliding_layers": () if all(sliding) else sliding}
-
-
-def _sliding_layers(
-  raw: Mapping[str, Any], family: Family, layers: int
-) -> tuple[bool, ...]:
-  """Returns which layers are sliding ones, given a window."""
-  kinds = raw.get("layer_types") if family.layer_types else None
-  if kinds is not None:
-    unknown = sorted(set(kinds) - {SLIDING, FULL})
-    if unknown:
-      raise ValueError(f"layer_types has {unknown[0]}; it may have {SLIDING} and {FULL}")
-    return tuple(kind == SLIDING for kind in kinds)
-  if family.unrotated:  # layers without RoPE are those with a window
-    rotated = _rope_layers(raw, family, layers) or (True,) * layers
-    return tuple(not rope for rope in rotated)
-  if family.switched and family.layer_types:
-    first = raw.get("max_window_layers", 28)
-    return tuple(layer >= first for layer in range(layers))
-  period = raw.get("sliding_window_pattern", family.period)
-  return tuple(not period or (i + 1) % period > 0 for i in range(layers))
-
-
-def _rope_layers(raw: Mapping[str, Any], family: Family, layers: int) -> tuple[bool, ...]:
-  """Returns which layers have RoPE; empty for all of them."""
-  if not family.unrotated:
-    return ()
-  listed = raw.get("no_rope_layers")  # despite its name, 1 is for a layer with RoPE
-  if listed is None:
-    interval = raw.get("no_rope_layer_interval", family.unrotated)
-    listed = [(i + 1) % interval > 0 for i in range(layers)]
-  if len(listed) < layers:
-    raise ValueError(
-      f"no_rope_layers has {len(listed)} entries; num_hidden_layers is {layers}"
-    )
-  rotated = tuple(bool(x) for x in listed[:layers])
-  return () if all(rotated) else rotated
-
-
-def _check_fixed(raw: Mapping[str, Any], family: Family) -> None:
-  """Rejects settings that the decoder has no equivalent of."""
   if raw.get("use_bidirectional_attention"):
     raise ValueError("use_bidirectional_attention is true; the decoder is causal")
+  from transformers import AutoConfig  # it imports torch, where that is installed
+
+  given = copy.deepcopy(_TOKENS | dict(raw))  # it is changed
+  given.pop("model_type", None)
+  try:
+    config = AutoConfig.for_model(family.model_type, **given)
+  except Exception as error:  # of many kinds, with no base but this
+    message = " ".join(str(error.args[0] if error.args else error).split())
+    raise ValueError(f"transformers can't read it: {message}") from None
   for name, only in family.only.items():
-    value = raw.get(name)
+    value = getattr(config, name)
     if value is not None and value != only:
       raise ValueError(
         f"{name} is {value!r}; the only supported value for {family.architecture} is "
         f"{only!r}"
       )
+  return config
+
+
+def _sliding(config: "PreTrainedConfig", family: Family) -> dict[str, Any]:
+  """Returns the window and the sliding layers; no window if no layer is sliding."""
+  none = {"sliding_window": 0, "sliding_layers": ()}
+  window = config.sliding_window if family.windowed else 0
+  if not window:
+    return none
+  kinds = [SLIDING] * config.num_hidden_layers
+  if family.layer_types:
+    kinds = config.layer_types
+  unknown = sorted(set(kinds) - {SLIDING, FULL})
+  if unknown:
+    raise ValueError(f"layer_types has {unknown[0]}; it may have {SLIDING} and {FULL}")
+  sliding = tuple(kind == SLIDING for kind in kinds)
+  if not any(sliding):
+    return none
+  return {"sliding_window": window, "sliding_layers": () if all(sliding) else sliding}
+
+
+def _rope_layers(config: "PreTrainedConfig", family: Family) -> tuple[bool, ...]:
+  """Returns which layers have RoPE; empty for all of them."""
+  if not family.unrotated:
+    return ()
+  # Despite its name, 1 is for a layer with RoPE.
+  rotated = tuple(bool(x) for x in config.no_rope_layers[: config.num_hidden_layers])
+  return () if all(rotated) else rotated
 
 
 def from_hf(raw: Mapping[str, Any]) -> DecoderConfig:
@@ -102,32 +109,29 @@ def from_hf(raw: Mapping[str, Any]) -> DecoderConfig:
     ValueError: if the architecture is not supported, a setting is missing or has a wrong
       type, or the decoder has no equivalent of a setting; the message names it.
   """
-  check_settings(raw)
   family = find_family(raw)
   if family.model_type == "mistral" and raw.get("layer_types") is not None:
     return from_hf(dict(raw) | {"architectures": None, "model_type": "ministral"})
-  _check_fixed(raw, family)
-  heads, width = (_required(raw, name) for name in ("num_attention_heads", "hidden_size"))
-  layers = _required(raw, "num_hidden_layers")
-  sliding = _sliding(raw, family, layers)
+  c = _read(raw, family)
+  sliding, head_dim = _sliding(c, family), getattr(c, "head_dim", None)
   fields = {
-    "vocab_size": _required(raw, "vocab_size"),
-    "num_layers": layers,
-    "embed_dim": width,
-    "num_heads": heads,
-    "num_kv_heads": raw.get("num_key_value_heads") or heads,
-    "head_dim": raw.get("head_dim") or family.head_dim or width // heads,
-    "mlp_dim": _required(raw, "intermediate_size"),
-    "norm_eps": raw.get("rms_norm_eps", family.norm_eps),
-    "tie_embeddings": raw.get("tie_word_embeddings", family.tied),
+    "vocab_size": c.vocab_size,
+    "num_layers": c.num_hidden_layers,
+    "embed_dim": c.hidden_size,
+    "num_heads": c.num_attention_heads,
+    "num_kv_heads": c.num_key_value_heads,
+    "head_dim": c.hidden_size // c.num_attention_heads if head_dim is None else head_dim,
+    "mlp_dim": c.intermediate_size,
+    "norm_eps": c.rms_norm_eps,
+    "tie_embeddings": c.tie_word_embeddings,
     "scale_embeddings": False,
-    "activation": read_activation(raw, family),
-    "rope_layers": _rope_layers(raw, family, layers),
+    "activation": read_activation(family.activation, getattr(c, family.activation), family),
+    "rope_layers": _rope_layers(c, family),
   }
-  fields |= sliding | read_rope(raw, family, bool(sliding["sliding_window"]))
+  fields |= sliding | read_rope(c, family, bool(sliding["sliding_window"]))
   fields |= family.fixed
   for setting in family.settings:
-    fields[setting.field] = setting.value(raw)
+    fields[setting.field] = setting.read(getattr(c, setting.name))
   return DecoderConfig(**fields)
 
 
@@ -151,7 +155,7 @@ def _write(config: DecoderConfig, family: Family) -> dict[str, Any]:
   values = vars(c) | {"query_scalar": c.query_scalar or float(c.head_dim)}
   for setting in family.settings:
     raw[setting.name] = setting.write(values[setting.field])
-  if family.window != 0:
+  if family.windowed:
     raw["sliding_window"] = c.sliding_window or None
   if family.switched:
     raw["use_sliding_window"] = c.sliding_window > 0

@@ -1,4 +1,4 @@
-"""The supported architectures of transformers: what differs between them, as data."""
+"""The supported architectures of transformers, and how their settings map to a decoder."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -23,23 +23,14 @@ class Setting:
   Attributes:
     name: name of the setting.
     field: name of the field.
-    default: value of a setting that the file does not have.
     read: converts the setting to the field.
     write: converts the field to the setting.
-    other_name: name of the setting in some files; empty if it has one name.
   """
 
   name: str
   field: str
-  default: Any
   read: Callable[[Any], Any] = _same
   write: Callable[[Any], Any] = _same
-  other_name: str = ""
-
-  def value(self, raw: Mapping[str, Any]) -> Any:
-    """Reads the field from the contents of `config.json`."""
-    name = self.name if self.name in raw else self.other_name
-    return self.read(raw.get(name, self.default))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,27 +54,20 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-  """An architecture of transformers: what it fixes, and the defaults of its settings.
+  """An architecture of transformers: how its settings map to a `DecoderConfig`.
 
   Attributes:
     architecture: name of the class in transformers.
     model_type: short name of the architecture.
-    tied: whether embeddings are tied by default.
-    head_dim: default head width; 0 for `hidden_size / num_attention_heads`.
     fixed: fields of a `DecoderConfig` that all models of the architecture share.
     settings: settings that the architecture has besides those that all have.
     only: settings whose every other value the decoder has no equivalent of.
-    activation: name of the setting of the activation, and its default.
-    norm_eps: default of `rms_norm_eps`.
-    window: default of `sliding_window`; 0 for an architecture without sliding layers. None
-      for one that has them but no default.
-    period: by default all layers but each `period`-th are sliding; 0 for all layers.
+    activation: name of the setting of the activation.
+    windowed: whether it may have sliding layers.
     switched: whether the window requires `use_sliding_window`.
-    layer_types: whether sliding layers are listed by `layer_types`.
-    unrotated: by default each `unrotated`-th layer has no RoPE; 0 if all layers have it.
-    theta: default base of the RoPE wavelengths.
-    local_theta: default base of the RoPE wavelengths in sliding layers; 0 if all layers
-      have the same base.
+    layer_types: whether sliding layers are listed by `layer_types`; otherwise all are.
+    unrotated: whether some layers may have no RoPE.
+    local_theta: whether sliding layers have a base of the RoPE wavelengths of their own.
     rope_fraction: whether `partial_rotary_factor` may be other than 1.
     layout: names of tensors.
     reward_model: name of the class that puts a classification head on the same decoder;
@@ -92,20 +76,15 @@ class Family:
 
   architecture: str
   model_type: str
-  tied: bool = False
-  head_dim: int = 0
   fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   settings: tuple[Setting, ...] = ()
   only: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  activation: tuple[str, str] = ("hidden_act", "silu")
-  norm_eps: float = 1e-6
-  window: int | None = 0
-  period: int = 0
+  activation: str = "hidden_act"
+  windowed: bool = False
   switched: bool = False
   layer_types: bool = False
-  unrotated: int = 0
-  theta: float = 10_000.0
-  local_theta: float = 0.0
+  unrotated: bool = False
+  local_theta: bool = False
   rope_fraction: bool = False
   layout: Layout = Layout()
   reward_model: str = ""
@@ -118,10 +97,10 @@ def _family(architecture: str, model_type: str, **differences: Any) -> Family:
 
 
 _ATTENTION_BIAS = (
-  Setting("attention_bias", "qkv_bias", False),
-  Setting("attention_bias", "out_bias", False),
+  Setting("attention_bias", "qkv_bias"),
+  Setting("attention_bias", "out_bias"),
 )
-_BIASES = (*_ATTENTION_BIAS, Setting("mlp_bias", "mlp_bias", False))
+_BIASES = (*_ATTENTION_BIAS, Setting("mlp_bias", "mlp_bias"))
 _GEMMA = {"unit_offset_norm": True, "scale_embeddings": True}
 _LATER_GEMMA = _GEMMA | {"norm_placement": "sandwich"}
 
@@ -131,48 +110,58 @@ def _whole(value: float) -> float | int:
   return int(value) if float(value).is_integer() else value
 
 
-_QUERY_SCALAR = Setting("query_pre_attn_scalar", "query_scalar", 256.0, float, _whole)
+def _positive(name: str) -> Callable[[float], float]:
+  """Returns a function that checks a scale of scores, for which 0 is not the default."""
+
+  def check(value: float) -> float:
+    if not value > 0:
+      raise ValueError(f"{name} is {value}; it must be a positive number")
+    return float(value)
+
+  return check
 
 
-def _cap(name: str, field: str, default: float) -> Setting:
+_SCALAR, _MULTIPLIER = "query_pre_attn_scalar", "attention_multiplier"
+_QUERY_SCALAR = Setting(_SCALAR, "query_scalar", _positive(_SCALAR), _whole)
+
+
+def _cap(name: str, field: str) -> Setting:
   """A cap of scores or logits: null in the file is 0 here."""
-  return Setting(name, field, default, lambda cap: cap or 0.0, lambda cap: cap or None)
+  return Setting(name, field, lambda cap: cap or 0.0, lambda cap: cap or None)
 
 
 _GRANITE = (
-  Setting("embedding_multiplier", "embedding_scale", 1.0, float),
-  Setting("residual_multiplier", "residual_scale", 1.0, float),
-  Setting("logits_scaling", "logit_divisor", 1.0, float),
+  Setting("embedding_multiplier", "embedding_scale", float),
+  Setting("residual_multiplier", "residual_scale", float),
+  Setting("logits_scaling", "logit_divisor", float),
   # Scores are multiplied by `query_scalar**-0.5`.
   Setting(
-    "attention_multiplier",
+    _MULTIPLIER,
     "query_scalar",
-    1.0,
-    lambda factor: _rounded(factor**-2),
+    lambda factor: _rounded(_positive(_MULTIPLIER)(factor) ** -2),
     lambda scalar: _rounded(scalar**-0.5),
   ),
 )
 
 FAMILIES = (
   _family("LlamaForCausalLM", "llama", settings=_BIASES),
-  _family("MistralForCausalLM", "mistral", window=4096),
+  _family("MistralForCausalLM", "mistral", windowed=True),
   # transformers' `AutoModel` takes a Mistral with `layer_types` for one of these.
-  _family("MinistralForCausalLM", "ministral", window=4096, layer_types=True),
+  _family("MinistralForCausalLM", "ministral", windowed=True, layer_types=True),
   _family(
     "Qwen2ForCausalLM",
     "qwen2",
     fixed={"qkv_bias": True},
-    window=4096,
+    windowed=True,
     switched=True,
     layer_types=True,
   ),
   _family(
     "Qwen3ForCausalLM",
     "qwen3",
-    head_dim=128,
     fixed={"qk_norm": "head"},
     settings=_ATTENTION_BIAS,
-    window=4096,
+    windowed=True,
     switched=True,
     layer_types=True,
   ),
@@ -182,26 +171,24 @@ FAMILIES = (
     fixed={"qk_norm": "head"},
     settings=(
       *_ATTENTION_BIAS,
-      Setting("moe_intermediate_size", "mlp_dim", 768),
-      Setting("num_experts", "num_experts", 128, other_name="num_local_experts"),
-      Setting("num_experts_per_tok", "experts_per_token", 8),
-      Setting("norm_topk_prob", "normalize_router", False),
+      Setting("moe_intermediate_size", "mlp_dim"),
+      Setting("num_experts", "num_experts"),
+      Setting("num_experts_per_tok", "experts_per_token"),
+      Setting("norm_topk_prob", "normalize_router"),
     ),
     only={"decoder_sparse_step": 1, "mlp_only_layers": []},
-    window=4096,
+    windowed=True,
     switched=True,
   ),
   _family(
     "MixtralForCausalLM",
     "mixtral",
     settings=(
-      Setting("num_local_experts", "num_experts", 8),
-      Setting("num_experts_per_tok", "experts_per_token", 2),
+      Setting("num_local_experts", "num_experts"),
+      Setting("num_experts_per_tok", "experts_per_token"),
     ),
     only={"router_jitter_noise": 0.0},
-    norm_eps=1e-5,
-    window=None,
-    theta=1_000_000.0,
+    windowed=True,
     layout=Layout(
       router="block_sparse_moe.gate",
       experts=(
@@ -214,8 +201,7 @@ FAMILIES = (
   _family(
     "Phi3ForCausalLM",
     "phi3",
-    norm_eps=1e-5,
-    window=None,
+    windowed=True,
     rope_fraction=True,
     layout=Layout(
       fused={
@@ -227,20 +213,17 @@ FAMILIES = (
   _family(
     "SmolLM3ForCausalLM",
     "smollm3",
-    tied=True,
     settings=_BIASES,
-    window=None,
+    windowed=True,
     switched=True,
     layer_types=True,
-    unrotated=4,
-    theta=2_000_000.0,
+    unrotated=True,
   ),
   _family(
     "Olmo2ForCausalLM",
     "olmo2",
     fixed={"qk_norm": "projection", "norm_placement": "post"},
     settings=_ATTENTION_BIAS,
-    norm_eps=1e-5,
   ),
   _family(
     "GraniteForCausalLM",
@@ -251,47 +234,37 @@ FAMILIES = (
   _family(
     "GemmaForCausalLM",
     "gemma",
-    tied=True,
-    head_dim=256,
     fixed=_GEMMA,
     settings=_ATTENTION_BIAS,
-    activation=("hidden_act", "gelu_pytorch_tanh"),
   ),
   _family(
     "Gemma2ForCausalLM",
     "gemma2",
-    tied=True,
-    head_dim=256,
     fixed=_LATER_GEMMA,
     settings=(
       *_ATTENTION_BIAS,
       _QUERY_SCALAR,
-      _cap("attn_logit_softcapping", "attention_softcap", 50.0),
-      _cap("final_logit_softcapping", "logit_softcap", 30.0),
+      _cap("attn_logit_softcapping", "attention_softcap"),
+      _cap("final_logit_softcapping", "logit_softcap"),
     ),
-    activation=("hidden_activation", "gelu_pytorch_tanh"),
-    window=4096,
-    period=2,
+    activation="hidden_activation",
+    windowed=True,
     layer_types=True,
   ),
   _family(
     "Gemma3ForCausalLM",
     "gemma3_text",
-    tied=True,
-    head_dim=256,
     fixed=_LATER_GEMMA | {"qk_norm": "head"},
     settings=(
       *_ATTENTION_BIAS,
       _QUERY_SCALAR,
-      _cap("final_logit_softcapping", "logit_softcap", 0.0),
+      _cap("final_logit_softcapping", "logit_softcap"),
     ),
     only={"attn_logit_softcapping": None},  # transformers ignores it
-    activation=("hidden_activation", "gelu_pytorch_tanh"),
-    window=4096,
-    period=6,
+    activation="hidden_activation",
+    windowed=True,
     layer_types=True,
-    theta=1_000_000.0,
-    local_theta=10_000.0,
+    local_theta=True,
     reward_model="Gemma3TextForSequenceClassification",  # the plain name is for images too
   ),
 )
@@ -309,7 +282,10 @@ def find_family(raw: Mapping[str, Any]) -> Family:
   Raises:
     ValueError: if the architecture is not supported, or has another `model_type`.
   """
-  name = (raw.get("architectures") or [raw.get("model_type")])[0]
+  names = raw.get("architectures") or [raw.get("model_type")]
+  if not isinstance(names, list) or not all(isinstance(x, str | None) for x in names):
+    raise ValueError(f"architectures is {names!r}; it must be a list of strings")
+  name = names[0]
   for family in FAMILIES:
     if name in (family.architecture, family.model_type):
       break
@@ -324,16 +300,19 @@ def find_family(raw: Mapping[str, Any]) -> Family:
   return family
 
 
-def read_activation(raw: Mapping[str, Any], family: Family) -> str:
-  """Reads the activation of the gate.
+def read_activation(name: str, value: str, family: Family) -> str:
+  """Converts the activation of the gate.
+
+  Args:
+    name: name of the setting.
+    value: its value.
+    family: the architecture.
 
   Raises:
     ValueError: if the decoder does not have the activation.
   """
-  name, default = family.activation
-  value = raw.get(name) or default
   if family.model_type == "gemma" and value == "gelu":
-    value = default  # the first files of Gemma say so, and mean the approximation
+    value = "gelu_pytorch_tanh"  # the first files of Gemma mean the approximation
   if value not in _ACTIVATIONS:
     supported = ", ".join(_ACTIVATIONS)
     raise ValueError(
@@ -345,4 +324,4 @@ def read_activation(raw: Mapping[str, Any], family: Family) -> str:
 def write_activation(activation: str, family: Family) -> dict[str, str]:
   """Writes the setting of the activation."""
   (value,) = (theirs for theirs, ours in _ACTIVATIONS.items() if ours == activation)
-  return {family.activation[0]: value}
+  return {family.activation: value}

@@ -12,7 +12,6 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from pgax.errors import UserError
 from pgax.models.config import DecoderConfig
-from pgax.models.hf import settings
 from pgax.models.hf.config import from_hf
 from pgax.models.hf.families import find_family
 from pgax.models.hf.files import (
@@ -29,6 +28,7 @@ from pgax.models.hf.names import (
   stacked_axes,
   tensors,
 )
+from pgax.models.hf.rope import rope_type
 from pgax.types import Array, PyTree
 
 # Constants that older files save among the weights.
@@ -82,9 +82,25 @@ def check_length(path: Path, tokens: int) -> None:
     tokens: number of tokens of the longest text.
 
   Raises:
-    ValueError: if `max_position_embeddings` is smaller.
+    ValueError: if `max_position_embeddings` is smaller, or the length of training of a
+      model with LongRoPE.
   """
-  settings.check_length(read_json(Path(path) / CONFIG), tokens)
+  raw = read_json(Path(path) / CONFIG)
+  key, allowed = "max_position_embeddings", raw.get("max_position_embeddings")
+  for section in ("rope_scaling", "rope_parameters"):
+    params = raw.get(section) or {}
+    if rope_type(params, raw.get("model_type")) == "longrope":
+      # Longer texts have other wavelengths, from their first token on.
+      key = "original_max_position_embeddings"
+      allowed = raw.get(key) or params.get(key) or allowed
+    elif allowed and (factor := params.get("factor")):
+      # Some files give the length before it is scaled.
+      allowed = int(allowed * max(factor, 1))
+  if allowed and tokens > allowed:
+    raise ValueError(
+      f"sampling.max_prompt_tokens + sampling.max_completion_tokens is {tokens}; the "
+      f"model's {key} allows {allowed}"
+    )
 
 
 def saved_dtype(path: Path) -> str:

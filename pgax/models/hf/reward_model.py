@@ -16,7 +16,6 @@ from pgax.models.hf.files import CONFIG, Checkpoint, open_checkpoint, read_json
 from pgax.models.hf.load import check_tensors, read_tensors
 from pgax.models.hf.names import Tensor, tensors
 from pgax.models.hf.save import write
-from pgax.models.hf.settings import check_settings
 from pgax.types import PyTree
 
 _SCORE, _HEAD, _BIAS = "score.weight", "head", "bias"
@@ -45,7 +44,6 @@ def load_reward_model_config(path: Path) -> DecoderConfig:
 
 
 def _from_hf(raw: dict[str, Any]) -> DecoderConfig:
-  check_settings(raw)
   return headless(from_hf(raw | {"architectures": [_family(raw).architecture]}))
 
 

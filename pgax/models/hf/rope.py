@@ -1,90 +1,90 @@
-"""RoPE settings of `config.json`, with the names of transformers 5 or the older ones."""
+"""RoPE settings of transformers."""
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgax.models.config import DecoderConfig
 from pgax.models.hf.families import Family
-from pgax.models.hf.settings import rope_type
 from pgax.models.rope import KINDS, RopeScaling
+
+if TYPE_CHECKING:
+  from transformers import PreTrainedConfig
 
 # Kinds of layers, by the names of transformers.
 SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+def rope_type(params: Mapping[str, Any], model_type: str | None) -> str:
+  """Reads the kind of scaling from RoPE parameters of any age."""
+  kind = params.get("rope_type") or params.get("type") or "default"
+  older = kind == "su" or (kind == "yarn" and model_type == "phi3")
+  return "longrope" if older else kind
+
+
+def _number(name: str, value: Any) -> float:
+  """Checks a number, of which transformers checks neither the type nor the range."""
+  number = isinstance(value, int | float) and not isinstance(value, bool)
+  if not number or not 0 < value < math.inf:
+    raise ValueError(f"RoPE parameter {name} is {value!r}; it must be a positive number")
+  return float(value)
 
 
 def _mscale(factor: float, weight: float) -> float:
   return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
-def _fraction(raw: Mapping[str, Any], family: Family) -> float:
-  """Reads the fraction of rotated features from one mapping of RoPE parameters."""
-  fraction = raw.get("partial_rotary_factor")
-  fraction = 1.0 if fraction is None else fraction
-  if fraction != 1.0 and not family.rope_fraction:
-    raise ValueError(
-      f"partial_rotary_factor is {fraction}; {family.architecture} rotates all features"
-    )
-  return float(fraction)
-
-
-def _longrope(raw: Mapping[str, Any], length: int, max_positions: int) -> RopeScaling:
-  """Reads the scaling of texts that are not longer than in training."""
-  for name in ("short_factor", "long_factor"):
-    if raw.get(name) is None:
-      raise ValueError(f"the RoPE parameters of type longrope have no {name}")
-  return RopeScaling(
-    "longrope",
-    float(raw.get("factor") or max_positions / length),
-    length,
-    attention_factor=float(raw.get("attention_factor") or 0),
-    factors=tuple(map(float, raw["short_factor"])),
-  )
-
-
-def _scaling(raw: Mapping[str, Any], max_positions: int, kind: str) -> RopeScaling:
-  """Reads the scaling of wavelengths from one mapping of RoPE parameters."""
+def _scaling(params: Mapping[str, Any], max_positions: int, kind: str) -> RopeScaling:
+  """Reads the scaling of wavelengths."""
   if kind == "default":
     return RopeScaling()
   if kind not in KINDS:
     supported = ", ".join(("default", *KINDS[1:]))
     raise ValueError(f"rope_type {kind} is not supported; supported are {supported}")
-  length = raw.get("original_max_position_embeddings") or max_positions
-  if kind == "longrope":
-    return _longrope(raw, length, max_positions)
-  factor = raw.get("factor")
-  if factor is None and kind == "yarn":
-    factor = max_positions / length
-  if factor is None:
-    raise ValueError(f"the RoPE parameters of type {kind} have no factor")
+
+  def number(name: str, default: float | None = None) -> float:
+    value = params.get(name)
+    return default if value is None and default is not None else _number(name, value)
+
+  length = int(number("original_max_position_embeddings", max_positions))
+  if kind == "longrope":  # for texts that are not longer than in training
+    factors = params.get("short_factor")
+    if not isinstance(factors, list):
+      raise ValueError(f"RoPE parameter short_factor is {factors!r}; it must be a list")
+    return RopeScaling(
+      kind,
+      number("factor", max_positions / length),
+      length,
+      attention_factor=float(params.get("attention_factor") or 0),
+      factors=tuple(_number("short_factor", x) for x in factors),
+    )
   if kind == "linear":
-    return RopeScaling(kind, float(factor))
+    return RopeScaling(kind, number("factor"))
   if kind == "llama3":
-    low, high = raw.get("low_freq_factor"), raw.get("high_freq_factor")
-    if low is None or high is None:
-      raise ValueError("the RoPE parameters lack low_freq_factor or high_freq_factor")
-    return RopeScaling(kind, float(factor), length, float(low), float(high))
-  attention = raw.get("attention_factor")
-  scales = raw.get("mscale"), raw.get("mscale_all_dim")
+    low, high = number("low_freq_factor"), number("high_freq_factor")
+    return RopeScaling(kind, number("factor"), length, low, high)
+  factor = number("factor", max_positions / length)
+  attention = params.get("attention_factor")
+  scales = params.get("mscale"), params.get("mscale_all_dim")
   if attention is None and all(scales):
     attention = _mscale(factor, scales[0]) / _mscale(factor, scales[1])
   return RopeScaling(
     kind,
-    float(factor),
+    factor,
     length,
-    beta_fast=float(raw.get("beta_fast") or 32),
-    beta_slow=float(raw.get("beta_slow") or 1),
+    beta_fast=number("beta_fast", 32.0),
+    beta_slow=number("beta_slow", 1.0),
     attention_factor=float(attention or 0),
-    truncate=raw.get("truncate", True),
+    truncate=params.get("truncate", True),
   )
 
 
-def read_rope(raw: Mapping[str, Any], family: Family, sliding: bool) -> dict[str, Any]:
+def read_rope(config: "PreTrainedConfig", family: Family, sliding: bool) -> dict[str, Any]:
   """Reads the RoPE fields of a `DecoderConfig`.
 
   Args:
-    raw: contents of `config.json`.
-    family: architecture, with the default bases.
+    config: settings that transformers read.
+    family: the architecture.
     sliding: whether the model has sliding layers.
 
   Returns:
@@ -93,32 +93,30 @@ def read_rope(raw: Mapping[str, Any], family: Family, sliding: bool) -> dict[str
   Raises:
     ValueError: for parameters that the decoder has no equivalent of.
   """
-  new = raw.get("rope_parameters") or {}
-  nested = FULL in new or SLIDING in new
-  params = {"rope_theta": raw.get("rope_theta") or family.theta}
-  params |= (new.get(FULL) if nested else new) or {}
-  params |= raw.get("rope_scaling") or {}  # the older name has precedence
-  partial, length = "partial_rotary_factor", "original_max_position_embeddings"
-  if raw.get(partial) is not None:
-    params = {partial: raw[partial]} | params
-  if raw.get(length) is not None:  # unlike the other one, it has precedence
-    params |= {length: raw[length]}
-  local_base = 0.0
-  if family.local_theta and sliding:
-    local = (new.get(SLIDING) if nested else None) or {}
-    kind = local.get("rope_type", "default")
-    if kind != "default":
+  params, local_base = config.rope_parameters, 0.0
+  if family.local_theta:
+    params, local = params[FULL], params[SLIDING]
+    kind = rope_type(local, family.model_type)
+    if sliding and kind != "default":
       raise ValueError(
         f"rope_type {kind} is not supported in sliding layers; supported is default"
       )
-    local_base = local.get("rope_theta") or raw.get("rope_local_base_freq")
-    local_base = local_base or family.local_theta
-  max_positions = raw.get("max_position_embeddings") or 0
+    local_base = _number("rope_theta", local["rope_theta"]) if sliding else 0.0
+  length = "original_max_position_embeddings"
+  if getattr(config, length, None) is not None:
+    params = dict(params) | {length: getattr(config, length)}
+  fraction = params.get("partial_rotary_factor")
+  fraction = 1.0 if fraction is None else float(fraction)
+  if fraction != 1.0 and not family.rope_fraction:
+    raise ValueError(
+      f"partial_rotary_factor is {fraction}; {family.architecture} rotates all features"
+    )
+  kind = rope_type(params, family.model_type)
   return {
-    "rope_theta": float(params["rope_theta"]),
-    "local_rope_theta": float(local_base),
-    "rope_scaling": _scaling(params, max_positions, rope_type(params, family.model_type)),
-    "rope_fraction": _fraction(params, family),
+    "rope_theta": _number("rope_theta", params["rope_theta"]),
+    "local_rope_theta": local_base,
+    "rope_scaling": _scaling(params, config.max_position_embeddings, kind),
+    "rope_fraction": fraction,
   }
 
 

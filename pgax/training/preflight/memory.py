@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from pgax.distributed.partitioning import batch_shards, device_bytes
 from pgax.learner.compiled import compiled_steps
-from pgax.learner.rows import plan_rows
+from pgax.learner.microbatches import plan_rows
 from pgax.models.config import DecoderConfig
 from pgax.training.batches import prompts_computed
 from pgax.training.config import RunConfig

@@ -40,22 +40,14 @@ def check_vocabulary(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> N
 
 def check_attention(config: RunConfig) -> None:
   """Checks that the model's attention can be computed, on these devices."""
-  model, device = config.model, jax.default_backend()
-  needed = {"pallas": "tpu", "cudnn": "gpu"}.get(model.attention, device)
-  if device != needed:
+  packed = config.supervised.steps and config.supervised.row_tokens
+  if config.model.attention == "kernel" and packed:
     raise ValueError(
-      f"model.attention is {model.attention!r}, which runs on a {needed}; the device is a "
-      f"{device}: use 'auto', 'blockwise' or 'einsum'"
-    )
-  if (
-    model.attention == "cudnn" and config.supervised.steps and config.supervised.row_tokens
-  ):
-    raise ValueError(
-      "model.attention is 'cudnn', which can't compute rows of several texts; "
+      "model.attention is 'kernel', which can't compute rows of several texts; "
       f"supervised.row_tokens is {config.supervised.row_tokens} and must be 0"
     )
   tokens = jax.ShapeDtypeStruct((1, 1, 2), jnp.int32)  # one token would be decoding
-  jax.eval_shape(Decoder(model).init, jax.random.key(0), tokens, tokens)
+  jax.eval_shape(Decoder(config.model).init, jax.random.key(0), tokens, tokens)
 
 
 def check_divisibility(config: RunConfig, mesh: Mesh) -> None:

@@ -13,7 +13,8 @@ from experiments.benchmarks.shape import Shape
 from experiments.benchmarks.sides import with_pgax, with_transformers
 from experiments.benchmarks.worker import Work, Worker
 from pgax.errors import UserError
-from pgax.models import Decoder, completion_logits
+from pgax.models import Decoder
+from tests.logits import completion_logits
 
 TINY = Shape(
   layers=1,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pgax.models.attend import Part, Places, einsum
+from pgax.models.attend import Part, TokenPositions, einsum
 from pgax.models.cache import NEVER
 
 N, G, K, D = 2, 3, 2, 8
@@ -40,32 +40,36 @@ def make(repeats, *, shared=True, segments=False, dtype=jnp.float32, seed=0):
     parts = (Part(*prefix, jnp.asarray(at)), own)
   queries = normal(N, G, LENGTH, K, repeats, D)
   cotangent = rng.normal(size=queries.shape) * (where < NEVER)[..., None, None, None]
-  return queries, parts, Places(own.positions, numbers), jnp.asarray(cotangent, jnp.float32)
+  return (
+    queries,
+    parts,
+    TokenPositions(own.positions, numbers),
+    jnp.asarray(cotangent, jnp.float32),
+  )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 6))
-def outputs(attend, queries, parts, where, cotangent, window, scores):
-  """Values and log-sums at real tokens, and the gradients of queries, keys and values."""
+def outputs(attend, queries, parts, tokens, cotangent, window, scale):
+  """Values at real tokens, and the gradients of queries, keys and values."""
 
   def loss(queries, pairs):
     whole = tuple(
       Part(*pair, part.positions) for pair, part in zip(pairs, parts, strict=True)
     )
-    mixed, log_sum = attend(queries, whole, where, window, scores)
-    return jnp.sum(mixed * cotangent), (mixed, log_sum)
+    output = attend(queries, whole, tokens, window, scale)
+    return jnp.sum(output * cotangent), output
 
   pairs = tuple(part[:2] for part in parts)
-  gradients, values = jax.grad(loss, argnums=(0, 1), has_aux=True)(queries, pairs)
-  real = where.positions < NEVER
-  values = [jnp.where(real[..., *[None] * (x.ndim - 3)], x, 0) for x in values]
-  return values, gradients
+  gradients, output = jax.grad(loss, argnums=(0, 1), has_aux=True)(queries, pairs)
+  real = (tokens.positions < NEVER)[..., None, None, None]
+  return jnp.where(real, output, 0), gradients
 
 
-def compare(attend, given, window, scores, tolerance):
-  """Compares values, log-sums and gradients with those of `einsum`."""
+def compare(attend, given, window, scale, tolerance):
+  """Compares values and gradients with those of `einsum`."""
   window = None if window is None else jnp.int32(window)
-  expected = outputs(einsum.attend, *given, window, scores)
-  ours = outputs(attend, *given, window, scores)
+  expected = outputs(einsum.attend, *given, window, scale)
+  ours = outputs(attend, *given, window, scale)
   for x, y in zip(*map(jax.tree.leaves, (ours, expected)), strict=True):
     assert x.dtype == y.dtype
     x, y = np.asarray(x, np.float32), np.asarray(y, np.float32)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.models.attend import Scores, blockwise
+from pgax.models.attend import ScoreScale, blockwise
 from pgax.models.cache import NEVER
 from tests.models.attend.cases import D, compare, make
 
@@ -22,27 +22,27 @@ def in_blocks(size):
   [(1, True, 8), (2, True, 16), (2, False, 8), (1, False, 256)],
 )
 def test_prompt_and_completion(repeats, shared, block):
-  compare(in_blocks(block), make(repeats, shared=shared), None, Scores(D**-0.5), 1e-5)
+  compare(in_blocks(block), make(repeats, shared=shared), None, ScoreScale(D**-0.5), 1e-5)
 
 
 @pytest.mark.parametrize("softcap", [0.0, 2.0])
 def test_windows_and_softcaps(softcap):
   for window in (1, 5, 30, NEVER + 1):  # one program for all
-    compare(in_blocks(8), make(2, seed=window % 7), window, Scores(0.4, softcap), 1e-5)
+    compare(in_blocks(8), make(2, seed=window % 7), window, ScoreScale(0.4, softcap), 1e-5)
 
 
 @pytest.mark.parametrize("window", [None, 4])
 def test_rows_of_several_texts(window):
-  compare(in_blocks(8), make(2, segments=True), window, Scores(D**-0.5), 1e-5)
+  compare(in_blocks(8), make(2, segments=True), window, ScoreScale(D**-0.5), 1e-5)
 
 
 def test_bfloat16():
-  compare(in_blocks(16), make(2, dtype=jnp.bfloat16), None, Scores(D**-0.5), 3e-2)
+  compare(in_blocks(16), make(2, dtype=jnp.bfloat16), None, ScoreScale(D**-0.5), 3e-2)
 
 
 def test_padding_gets_zeros():
-  queries, parts, where, _ = make(1)
-  mixed, log_sum = blockwise.attend(queries, parts, where, None, Scores(1.0), 8)
-  padding = np.asarray(where.positions) == NEVER
-  assert padding.any() and np.isfinite(log_sum).all()
-  assert not np.asarray(mixed)[padding].any()
+  queries, parts, tokens, _ = make(1)
+  output = blockwise.attend(queries, parts, tokens, None, ScoreScale(1.0), 8)
+  padding = np.asarray(tokens.positions) == NEVER
+  assert padding.any() and np.isfinite(output).all()
+  assert not np.asarray(output)[padding].any()

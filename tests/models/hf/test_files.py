@@ -112,7 +112,10 @@ def test_broken_files_are_named(copy):
     ({"hidden_size": None}, "no hidden_size"),
     ({"hidden_act": "gelu"}, "activation gelu is not supported; supported are"),
     ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "rope_type dynamic"),
-    ({"rope_parameters": {"rope_type": "linear"}}, "linear have no factor"),
+    (
+      {"rope_parameters": {"rope_type": "linear"}},
+      "Missing required keys .*='linear': {'factor'}",
+    ),
     ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
     ({"use_bidirectional_attention": True}, "use_bidirectional_attention is true"),
     ({"num_key_value_heads": 3}, "num_kv_heads is 3; it must divide"),
@@ -142,9 +145,9 @@ def family_config(name, **changes):
     ),
     ("qwen3_moe", {"decoder_sparse_step": 2}, "decoder_sparse_step is 2; the only"),
     ("qwen3_moe", {"num_experts_per_tok": 9}, "experts_per_token is 9; it must be from 1"),
-    ("qwen3_moe", {"norm_topk_prob": 1}, "norm_topk_prob is 1; it must be true or false"),
+    ("qwen3_moe", {"norm_topk_prob": 1}, "'norm_topk_prob' expected bool, got int"),
     ("mixtral", {"router_jitter_noise": 0.1}, "router_jitter_noise is 0.1; the only"),
-    ("mixtral", {"num_local_experts": 0}, "num_local_experts is 0; it must be a positive"),
+    ("mixtral", {"num_local_experts": 0}, "from 0 to model.num_experts, which is 0"),
     ("olmo2", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5; Olmo2"),
     (
       "phi3",
@@ -154,21 +157,25 @@ def family_config(name, **changes):
     (
       "phi3",
       {"rope_parameters": {"rope_type": "longrope"}},
-      "longrope have no short_factor",
+      "Missing required keys .*='longrope': .*short_factor",
     ),
     (
       "phi3_longrope",
       {"rope_scaling": {"short_factor": [1.0, "x", 1.0]}},
-      "rope_scaling.short_factor is .* it must be a list of positive numbers",
+      "short_factor field must be a list of numbers",
     ),
     (
       "phi3_longrope",
       {"rope_scaling": {"short_factor": [1.0]}},
-      "rope_scaling.factors has 1 entries; it must have one for each of the 3 pairs",
+      "short_factor field must have length 4, got 1",
     ),
-    ("smollm3", {"no_rope_layers": [1, 0]}, "no_rope_layers has 2 entries; num_hidden"),
-    ("smollm3", {"no_rope_layers": "10"}, "no_rope_layers is '10'; it must be a list of"),
-    ("granite", {"logits_scaling": 0}, "logits_scaling is 0; it must be a positive"),
+    (
+      "smollm3",
+      {"no_rope_layers": [1, 0]},
+      "rope_layers has 2 entries; it must .* 3 layers",
+    ),
+    ("smollm3", {"no_rope_layers": "10"}, "'no_rope_layers' with value '10' doesn't match"),
+    ("granite", {"logits_scaling": 0}, "logit_divisor is 0.0; it must be positive"),
     ("granite", {"hidden_act": "relu"}, "hidden_act is relu: activation relu is not"),
     ("gemma", {"hidden_act": "gelu_new"}, "hidden_act is gelu_new"),
     (
@@ -176,7 +183,11 @@ def family_config(name, **changes):
       {"attn_logit_softcapping": 50.0},
       "attn_logit_softcapping is 50.0; the only",
     ),
-    ("ministral", {"layer_types": ["chunked_attention"]}, "layer_types has chunked_att"),
+    (
+      "ministral",
+      {"layer_types": ["chunked_attention"] * 3},
+      "layer_types has chunked_att",
+    ),
   ],
 )
 def test_unsupported_settings_of_a_family_are_named(name, changes, message):
@@ -208,6 +219,7 @@ def test_older_names_of_rope_settings():
     "num_attention_heads": 2,
     "max_position_embeddings": 64,
   }
+  few = {"num_key_value_heads": 2}  # the families differ in the number that is the default
   llama = {"model_type": "llama", "rope_theta": 5e5}
   scaling = {"type": "linear", "factor": 4.0}
   config = from_hf(sizes | llama | {"rope_scaling": scaling})
@@ -219,11 +231,11 @@ def test_older_names_of_rope_settings():
   expected = (0.1 * np.log(2) + 1) / (0.05 * np.log(2) + 1)
   assert config.rope_scaling.attention_factor == pytest.approx(expected)
   gemma = {"model_type": "gemma3_text", "rope_theta": 1e6, "rope_local_base_freq": 1e4}
-  config = from_hf(sizes | gemma | {"sliding_window": 4, "sliding_window_pattern": 3})
+  config = from_hf(sizes | few | gemma | {"sliding_window": 4, "sliding_window_pattern": 3})
   assert config.sliding_layers == (True, True, False, True, True, False)
   assert (config.rope_theta, config.local_rope_theta) == (1e6, 1e4)
   assert config.tie_embeddings and config.head_dim == 256
-  plain = from_hf(sizes | {"model_type": "mistral", "sliding_window": None})
+  plain = from_hf(sizes | few | {"model_type": "mistral", "sliding_window": None})
   assert plain.sliding_window == 0
 
 
@@ -280,39 +292,43 @@ def test_bad_exports_raise(saved, tmp_path):
 
 
 BAD_SETTINGS = [
-  ("hidden_size", "big", "hidden_size is 'big'; it must be a positive whole number"),
-  ("hidden_size", -32, "hidden_size is -32; it must be a positive whole"),
-  ("hidden_size", 32.0, "hidden_size is 32.0; it must be a positive whole"),
+  ("hidden_size", "big", "'hidden_size' expected int, got str"),
+  ("hidden_size", -32, "embed_dim is -32; it must be at least 1"),
+  ("hidden_size", 32.0, "'hidden_size' expected int, got float"),
   ("hidden_size", None, "config.json has no hidden_size"),
-  ("vocab_size", [99], r"vocab_size is \[99\]"),
-  ("vocab_size", True, "vocab_size is True"),
-  ("num_hidden_layers", 0, "num_hidden_layers is 0"),
-  ("num_attention_heads", "4", "num_attention_heads is '4'"),
-  ("num_key_value_heads", {}, "num_key_value_heads is {}"),
-  ("head_dim", 1.5, "head_dim is 1.5"),
+  ("vocab_size", [99], "'vocab_size' expected int, got list"),
+  ("vocab_size", True, "'vocab_size' expected int, got bool"),
+  ("num_hidden_layers", 0, "num_layers is 0; it must be at least 1"),
+  ("num_attention_heads", "4", "'num_attention_heads' expected int, got str"),
+  ("num_key_value_heads", {}, "'num_key_value_heads' with value {} doesn't match"),
+  ("num_key_value_heads", 0, "num_kv_heads is 0; it must be at least 1"),
+  ("head_dim", 1.5, "'head_dim' with value 1.5 doesn't match"),
+  ("head_dim", 0, "head_dim is 0; it must be at least 1"),
   ("intermediate_size", None, "config.json has no intermediate_size"),
-  ("rms_norm_eps", "tiny", "rms_norm_eps is 'tiny'; it must be a positive number"),
-  ("rms_norm_eps", -1, "rms_norm_eps is -1"),
+  ("rms_norm_eps", "tiny", "'rms_norm_eps' expected float, got str"),
+  ("rms_norm_eps", -1.0, "norm_eps is -1.0; it must be positive"),
   ("rope_theta", 0, "rope_theta is 0; it must be a positive number"),
   ("rope_theta", float("nan"), "rope_theta is nan"),
-  ("rope_scaling", "linear", "rope_scaling is 'linear'; it must be an object"),
-  ("rope_scaling", {"rope_type": "linear", "factor": "2"}, "rope_scaling.factor is '2'"),
-  ("rope_parameters", [1], r"rope_parameters is \[1\]; it must be an object"),
-  ("rope_parameters", {"rope_theta": -1}, "rope_parameters.rope_theta is -1"),
-  ("tie_word_embeddings", "yes", "tie_word_embeddings is 'yes'; it must be true or false"),
-  ("attention_bias", 1, "attention_bias is 1"),
-  ("hidden_act", 3, "hidden_act is 3; it must be a string"),
+  ("rope_scaling", "linear", "'rope_parameters' with value 'linear' doesn't match"),
+  ("rope_scaling", {"rope_type": "linear", "factor": "2"}, "factor is '2'; it must be a"),
+  ("rope_parameters", [1], r"'rope_parameters' with value \[1\] doesn't match"),
+  ("rope_parameters", {"rope_theta": -1}, "rope_theta is -1; it must be a positive"),
+  ("tie_word_embeddings", "yes", "'tie_word_embeddings' expected bool, got str"),
+  ("attention_bias", 1, "'attention_bias' expected bool, got int"),
+  ("hidden_act", 3, "'hidden_act' expected str, got int"),
   ("architectures", "LlamaForCausalLM", "must be a list of strings"),
   ("architectures", [3], "must be a list of strings"),
   ("model_type", "mamba", "model_type is mamba; that of LlamaForCausalLM is llama"),
   ("quantization_config", {"bits": 4}, "quantized weights are not supported"),
-  ("max_position_embeddings", "long", "max_position_embeddings is 'long'"),
+  ("max_position_embeddings", "long", "'max_position_embeddings' expected int, got str"),
 ]
 
 
 @pytest.mark.parametrize(("name", "value", "message"), BAD_SETTINGS)
 def test_bad_settings_of_a_config_file_are_named(copy, name, value, message):
   raw = json.loads((copy / "config.json").read_text())
+  if name == "rope_theta":  # the older name, which is ignored beside the newer one
+    raw.pop("rope_parameters")
   (copy / "config.json").write_text(json.dumps(raw | {name: value}))
   with pytest.raises(ValueError, match=message) as error:
     load_config(copy)

@@ -6,6 +6,7 @@ are then computed at that length.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from pgax.learner.learner import Learner
+from pgax.models.prompts import CompletionTokens
 from pgax.types import Array, Batch, ExpertChoices, PyTree, Rollout
 
 _BUCKET_TOKENS, _MOST_BUCKETS = 128, 6  # where the number of buckets is not given
@@ -23,8 +25,8 @@ class Microbatch(NamedTuple):
   """Some completions of every lane.
 
   Attributes:
-    completions: arrays `[A, M, ...]` of `M` completions in each of `A` lanes, cut to their
-      width; those of prompts are None.
+    completions: arrays `[A, M, ...]` of `M` completions in each of `A` lanes; those of
+      prompts are None.
     prompt_mask: `[A, R, P]` bool, mask of all prompts of each lane.
     prompts: `[A, M]` int32, index of each completion's prompt in its lane; None if a lane
       is one prompt.
@@ -33,6 +35,16 @@ class Microbatch(NamedTuple):
   completions: Rollout | Batch
   prompt_mask: Array
   prompts: Array | None
+
+  def cut(self, width: int) -> "Microbatch":
+    """Cuts completions to a number of tokens."""
+    return self._replace(completions=resized(self.completions, width))
+
+  def tokens(self, replay: bool = False) -> CompletionTokens:
+    """Returns what a model reads; with `replay` the experts of the rollout as well."""
+    c = self.completions
+    experts = c.experts.completion if replay else None
+    return CompletionTokens(c.tokens, c.token_mask, self.prompt_mask, self.prompts, experts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,36 +129,22 @@ class Rows:
   all: Microbatch
   order: Array
 
-  def each(self, function: Callable[[PyTree, Microbatch], tuple]) -> Callable:
-    """Returns the body of a scan over `order`.
+  def take(self, order: Array) -> Microbatch:
+    """Takes a microbatch by an entry `[A, M]` of `order`, at the length of all."""
+    plan = self.plan
+    if plan.whole:
+      return self.all
+    prompts = jnp.minimum(order // plan.group, plan.prompts // plan.lanes - 1)
+    completions = jax.tree.map(lambda x: _take(x, order), self.all.completions)
+    return Microbatch(completions, self.all.prompt_mask, prompts)
 
-    Args:
-      function: maps a carry and a `Microbatch` to a carry, and to arrays `[A, M]` and
-        `[A, M, T]`.
-
-    Returns:
-      A function that applies it at the least width that holds a microbatch's completions.
-    """
-    plan, widths = self.plan, self.plan.widths
-
-    def step(carry: PyTree, order: Array) -> tuple[PyTree, PyTree]:
-      if plan.whole:
-        return function(carry, self.all)
-      completions = jax.tree.map(lambda x: _take(x, order), self.all.completions)
-      prompts = jnp.minimum(order // plan.group, plan.prompts // plan.lanes - 1)
-
-      def at(width: int) -> tuple[PyTree, PyTree]:
-        part = Microbatch(_resized(completions, width), self.all.prompt_mask, prompts)
-        after, outputs = function(carry, part)
-        return after, _resized(outputs, widths[-1])
-
-      if len(widths) == 1:
-        return at(widths[0])
-      longest = jnp.max(_ends(completions.token_mask))
-      index = jnp.sum(longest > jnp.array(widths[:-1]))
-      return jax.lax.switch(index, [lambda width=width: at(width) for width in widths])
-
-    return step
+  def bucket(self, part: Microbatch) -> Array | int:
+    """Returns the index of the least width that holds a microbatch's completions."""
+    widths = self.plan.widths
+    if len(widths) == 1:
+      return 0
+    longest = jnp.max(_ends(part.completions.token_mask))
+    return jnp.sum(longest > jnp.array(widths[:-1]))
 
   def put_back(self, outputs: PyTree) -> PyTree:
     """Puts outputs of all microbatches in place.
@@ -204,7 +202,15 @@ def map_rows(
     The function's outputs, as arrays `[N, G]` and `[N, G, T]`.
   """
   rows = divide(plan, completions)
-  step = rows.each(lambda carry, part: (carry, function(part)))
+
+  def at_width(width: int, part: Microbatch) -> PyTree:
+    return resized(function(part.cut(width)), plan.widths[-1])
+
+  def step(carry: tuple, order: Array) -> tuple[tuple, PyTree]:
+    part = rows.take(order)
+    branches = [functools.partial(at_width, width) for width in plan.widths]
+    return carry, jax.lax.switch(rows.bucket(part), branches, part)
+
   return rows.put_back(jax.lax.scan(step, (), rows.order)[1])
 
 
@@ -221,7 +227,7 @@ def one_microbatch(completions: Rollout | Batch) -> Microbatch:
   without_prompts = completions.replace(
     prompt_tokens=None,
     prompt_mask=None,
-    experts=experts and ExpertChoices(None, experts.completion),
+    experts=None if experts is None else ExpertChoices(None, experts.completion),
   )
   return Microbatch(without_prompts, completions.prompt_mask[:, None], None)
 
@@ -264,7 +270,7 @@ def _put_back(x: Array, order: Array, shape: tuple[int, int]) -> Array:
   return jax.vmap(put)(zeros, order.reshape(lanes, -1), rows).reshape(*shape, *rest)
 
 
-def _resized(tree: PyTree, width: int) -> PyTree:
+def resized(tree: PyTree, width: int) -> PyTree:
   """Cuts or pads the tokens of arrays `[A, M, T, ...]`; others stay as they are."""
 
   def resize(x: Array) -> Array:

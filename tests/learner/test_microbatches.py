@@ -10,8 +10,8 @@ import pytest
 from pgax import algorithms
 from pgax.distributed.microbatches import join, split
 from pgax.learner import LearnerConfig
+from pgax.learner.microbatches import Microbatch, divide, map_rows, plan_rows
 from pgax.learner.policy_step import policy_step
-from pgax.learner.rows import Microbatch, divide, map_rows, plan_rows
 from tests import tiny
 
 N, G, T = 6, 3, 8

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.learner.token_logp import token_logp
+from pgax.learner.chunked_head import chunked_head, entropy, token_logp
 from pgax.models import Decoder
 from pgax.models.parameters import init_params
 from pgax.ops import logprobs
@@ -44,7 +44,7 @@ def test_equals_all_logits_at_once(case, chunk):
   model, params, hidden, tokens, weights = case
 
   def chunked(*args):
-    return token_logp(model, *args, tokens, 0.7, chunk)
+    return chunked_head(model, *args, tokens, temperature=0.7, chunk=chunk)
 
   def whole(*args):
     return reference(model, *args, tokens, 0.7)
@@ -71,7 +71,7 @@ def test_chunks_of_narrow_activations_add_up_in_float32():
 
   def loss(params, count):
     return jnp.sum(
-      token_logp(model, params, hidden[:, :, :count], tokens[:, :, :count], 1.0, 1)[0]
+      chunked_head(model, params, hidden[:, :, :count], tokens[:, :, :count], chunk=1)[0]
     )
 
   one, many = (jax.grad(loss)(params, n)["params"]["embedding"] for n in (2, length))
@@ -81,8 +81,37 @@ def test_chunks_of_narrow_activations_add_up_in_float32():
 def test_logits_of_all_chunks_are_never_held():
   def loss(params, hidden):
     tokens = jnp.zeros(hidden.shape[:3], jnp.int32)
-    return jnp.sum(token_logp(tiny.MODEL, params, hidden, tokens, 1.0, 4)[0])
+    return jnp.sum(chunked_head(tiny.MODEL, params, hidden, tokens, chunk=4)[0])
 
   hidden = jnp.zeros((2, 2, 64, tiny.CONFIG.embed_dim))
   program = jax.make_jaxpr(jax.grad(loss))(tiny.params(), hidden)
   assert largest(program) <= 2 * 2 * 64 * tiny.CONFIG.vocab_size / 4
+
+
+def margin(log_probs, tokens):
+  """How far a token is from the most likely one: a head of a user."""
+  return jnp.max(log_probs, axis=-1) - logprobs.token_logp(log_probs, tokens)
+
+
+def test_a_new_head_is_one_function(case):
+  model, params, hidden, tokens, weights = case
+
+  def chunked(params, heads):
+    outputs = chunked_head(model, params, hidden, tokens, heads, temperature=0.7, chunk=3)
+    return jnp.vdot(weights[0], outputs[-1]), outputs
+
+  def whole(params):
+    logits = model.apply(params, hidden, method=model.unembed)
+    return jnp.vdot(weights[0], margin(logprobs.log_softmax(logits, 0.7), tokens))
+
+  (value, outputs), gradient = jax.value_and_grad(chunked, has_aux=True)(
+    params, (entropy, margin)
+  )
+  expected = jax.value_and_grad(whole)(params)
+  for ours, theirs in zip(
+    *map(jax.tree.leaves, ((value, gradient), expected)), strict=True
+  ):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+  _, (logp, same) = chunked(params, (token_logp, entropy))
+  np.testing.assert_array_equal(same, outputs[0])  # heads do not change each other
+  assert np.all(np.asarray(logp) < 0)
