@@ -37,12 +37,13 @@ from pgax.runs.lock import check_unlocked
 from pgax.runs.loggers import Logger, check_loggers, open_loggers
 from pgax.runs.workdir import WorkdirLock, open_workdir
 from pgax.training.batches import next_of
+from pgax.training.build import build
 from pgax.training.config import PreferenceConfig
 from pgax.training.health import SkippedUpdates
 from pgax.training.loop import Schedule, StageResult, run_stage
 from pgax.training.policy import export_dtype
 from pgax.training.processes import check_processes
-from pgax.training.renamed import RENAMED_PREFERENCES, check_saved
+from pgax.training.saved import check_layout
 from pgax.training.stages import PreferenceLearning
 from pgax.training.train import DEFAULT_LOGGERS
 
@@ -180,6 +181,7 @@ def train_on_preferences(
     UserError: if the configuration can't be run or the folder can't be used.
     DivergedError: if several updates in a row are not finite (`max_skipped`).
   """
+  config = build(config)
   check_processes(workdir, record or {})
   with shared_errors():
     check_loggers(loggers)
@@ -189,7 +191,7 @@ def train_on_preferences(
       run.check()
     except ValueError as error:
       raise UserError(str(error)) from error
-    check_saved(workdir, RENAMED_PREFERENCES)
+    check_layout(workdir, record or {})
   with open_workdir(workdir, record or {}, _FREE) as lock:
     result = _train(run, workdir, lock, record or {}, progress, loggers)
     if not result.finished:

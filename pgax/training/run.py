@@ -233,7 +233,7 @@ class Run:
       checkpoint_every=config.checkpoints.every,
       samples_every=config.samples_every,
     )
-    critic = config.algorithm.critic
+    critic = config.trained_algorithm.critic
     return Reinforcement(
       name=config.name,
       schedule=schedule,
@@ -255,9 +255,10 @@ class Run:
     config = self.config
     if not config.sampling.lag:
       return None
-    check_lag(config.sampling.lag, config.algorithm)
+    check_lag(config.sampling.lag, config.trained_algorithm)
     # One program for all completions, on devices that no other process has to follow.
-    chunks, dynamic = config.scoring.pipeline_chunks, config.algorithm.dynamic_sampling
+    chunks = config.scoring.pipeline_chunks
+    dynamic = config.trained_algorithm.dynamic_sampling
     overlap = chunks == 1 and dynamic is None and jax.process_count() == 1
     prompts = self.iterators["reinforcement"]
     return Ahead(self.actor, prompts, self.policy, config.sampling.lag, overlap)
@@ -270,10 +271,10 @@ class Run:
       next_prompts=next_of(self.iterators["reinforcement"]),
       sampling=config.sampling,
       scoring=config.scoring,
-      dynamic_sampling=config.algorithm.dynamic_sampling,
-      greedy_baseline=config.algorithm.greedy_baseline,
+      dynamic_sampling=config.trained_algorithm.dynamic_sampling,
+      greedy_baseline=config.trained_algorithm.greedy_baseline,
       step_reward=config.step_reward,
-      components=config.algorithm.components,
+      components=config.trained_algorithm.components,
       multiple=prompts_multiple(config, self.mesh),
       reward_model=self.reward_model,
     )

@@ -16,6 +16,7 @@ from pgax.runs.lock import check_unlocked
 from pgax.runs.loggers import Logger, check_loggers, open_loggers
 from pgax.runs.workdir import WorkdirLock, open_workdir
 from pgax.training.batches import fit_task
+from pgax.training.build import build
 from pgax.training.config import FREE_SETTINGS, RunConfig
 from pgax.training.health import SkippedUpdates
 from pgax.training.loop import run_stage
@@ -23,8 +24,8 @@ from pgax.training.preflight import check_run
 from pgax.training.processes import check_processes
 from pgax.training.profile import Profiler, check_profile
 from pgax.training.progress import Progress, saved_progress
-from pgax.training.renamed import RENAMED_RUN, check_saved
 from pgax.training.run import Run
+from pgax.training.saved import check_layout
 
 DEFAULT_LOGGERS = ("jsonl", "tensorboard")
 
@@ -75,6 +76,7 @@ def train(
       anything is compiled.
     DivergedError: if several updates in a row are not finite (`max_skipped`).
   """
+  config = build(config)
   check_processes(workdir, record or {}, config.task.train)
   with contextlib.ExitStack() as stack:
     with shared_errors():
@@ -83,7 +85,7 @@ def train(
       check_unlocked(workdir)  # again below, when the folder is there for sure
       runner = stack.enter_context(open_reward_runner(config.reward, config.scoring))
       config, counts = fit_task(config, tokenizer)
-      check_saved(workdir, RENAMED_RUN)
+      check_layout(workdir, record or {})
       done = saved_progress(workdir)
       check_run(config, tokenizer, done, runner)
       _check_steps(config, workdir, done)
