@@ -13,6 +13,8 @@ from pgax.errors import UserError
 from pgax.settings import entry, settings_of
 from pgax.training import PreferenceConfig, RunConfig
 
+# `--help` lists the flags defined here among those of the program.
+flags.disclaim_key_flags()
 _Config = TypeVar("_Config", RunConfig, PreferenceConfig)
 PRESETS = {preset.__name__: preset for preset in presets.ALL}
 _SCHEDULE = {"epochs": 1, "minibatches": 1}

@@ -18,7 +18,7 @@ from pgax.settings import Entry, setting_at, settings_of, with_settings
 _WIDTH = 88
 _SECTION = re.compile(r"^(?:Args|Attributes):\n((?: .*(?:\n|\Z)|\n)*)", re.MULTILINE)
 _ITEM = re.compile(r"^  (\w+): ((?:.|\n(?!  \w+: )(?! {0,2}\S))*)", re.MULTILINE)
-_TRUTH = {"True": True, "true": True, "1": True, "False": False, "false": False, "0": False}
+_TRUTH = {"True": True, "true": True, "False": False, "false": False}
 _NAMES = {Callable: "module:name of a function"}
 
 
