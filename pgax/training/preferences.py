@@ -43,7 +43,7 @@ from pgax.training.health import SkippedUpdates
 from pgax.training.loop import Schedule, StageResult, run_stage
 from pgax.training.policy import export_dtype
 from pgax.training.processes import check_processes
-from pgax.training.saved import check_layout
+from pgax.training.saved import check_layout, record_of
 from pgax.training.stages import PreferenceLearning
 from pgax.training.train import DEFAULT_LOGGERS
 
@@ -181,8 +181,9 @@ def train_on_preferences(
     UserError: if the configuration can't be run or the folder can't be used.
     DivergedError: if several updates in a row are not finite (`max_skipped`).
   """
+  record = record_of(config) if record is None else record
   config = build(config)
-  check_processes(workdir, record or {})
+  check_processes(workdir, record)
   with shared_errors():
     check_loggers(loggers)
     check_unlocked(workdir)
@@ -191,9 +192,9 @@ def train_on_preferences(
       run.check()
     except ValueError as error:
       raise UserError(str(error)) from error
-    check_layout(workdir, record or {})
-  with open_workdir(workdir, record or {}, _FREE) as lock:
-    result = _train(run, workdir, lock, record or {}, progress, loggers)
+    check_layout(workdir, record)
+  with open_workdir(workdir, record, _FREE) as lock:
+    result = _train(run, workdir, lock, record, progress, loggers)
     if not result.finished:
       return PreferenceResult(result.state, accuracy=None, finished=False)
     # A run that was finished before has evaluated nothing in this call.

@@ -146,6 +146,14 @@ def _read(value: Any) -> Any:
   return entry(pkgutil.resolve_name(value[_FUNCTION]), **values)
 
 
+def record_of(config: RunConfig | PreferenceConfig) -> dict[str, Any]:
+  """Returns a configuration as JSON values, empty if it can't be saved; see `to_json`."""
+  try:
+    return to_json(config)
+  except UserError:
+    return {}
+
+
 def check_layout(workdir: Path, record: Mapping[str, Any]) -> None:
   """Rejects the folder of a run whose configuration has an earlier layout.
 

@@ -25,7 +25,7 @@ from pgax.training.processes import check_processes
 from pgax.training.profile import Profiler, check_profile
 from pgax.training.progress import Progress, saved_progress
 from pgax.training.run import Run
-from pgax.training.saved import check_layout
+from pgax.training.saved import check_layout, record_of
 
 DEFAULT_LOGGERS = ("jsonl", "tensorboard")
 
@@ -57,11 +57,12 @@ def train(
   """Trains a policy, or continues to if the workdir holds an unfinished run.
 
   Args:
-    config: configuration of the run.
+    config: configuration of the run; `build` makes its entries.
     tokenizer: tokenizer of the model.
     workdir: folder of the run; new, empty, or of an earlier call for the same run.
     record: the configuration as JSON values, saved as `config.json`; a folder with another
-      record is rejected. Without a record, only shapes are compared.
+      record is rejected. None takes `to_json(config)`, or nothing if a part of it, such as a
+      task that is no entry, can't be saved. Without a record, only shapes are compared.
     progress: whether to show progress bars; the writer does.
     loggers: names of built-in loggers (see `runs.loggers.BUILT_IN`), or loggers. JSON Lines
       are always written.
@@ -76,8 +77,9 @@ def train(
       anything is compiled.
     DivergedError: if several updates in a row are not finite (`max_skipped`).
   """
+  record = record_of(config) if record is None else record
   config = build(config)
-  check_processes(workdir, record or {}, config.task.train)
+  check_processes(workdir, record, config.task.train)
   with contextlib.ExitStack() as stack:
     with shared_errors():
       check_loggers(loggers)
@@ -85,15 +87,15 @@ def train(
       check_unlocked(workdir)  # again below, when the folder is there for sure
       runner = stack.enter_context(open_reward_runner(config.reward, config.scoring))
       config, counts = fit_task(config, tokenizer)
-      check_layout(workdir, record or {})
+      check_layout(workdir, record)
       done = saved_progress(workdir)
       check_run(config, tokenizer, done, runner)
       _check_steps(config, workdir, done)
-    lock = stack.enter_context(open_workdir(workdir, record or {}, FREE_SETTINGS))
+    lock = stack.enter_context(open_workdir(workdir, record, FREE_SETTINGS))
     run = Run(config, tokenizer, workdir, runner)
     on_writer(lambda: tokenizer.save_pretrained(workdir / "tokenizer"))
     profiler = Profiler(profile_steps, workdir)
-    return _train(run, workdir, lock, record or {}, counts, loggers, profiler, progress)
+    return _train(run, workdir, lock, record, counts, loggers, profiler, progress)
 
 
 def _train(
