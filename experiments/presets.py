@@ -32,13 +32,13 @@ the preset's docstring: what its defaults do differently, as far as that is know
 With one optimizer step per rollout every ratio is 1. Surrogates that differ in what they do
 with the ratio then have the same gradient, and a run says so at its start.
 """
-_RUNS = f"""
+_RUNS = """
 ## On the default job
 
-Three-digit additions, as `{grpo.__name__.replace(".", "/")}.py` describes them. The commands
-make two passes over a rollout in two minibatches each, whatever the source does. Held-out
-accuracy is 30.5 % after the warm start of half a minute, and this after {{steps}} steps; seconds
-of CPU a step are those of two server cores.
+Three-digit additions: see `experiments/configs/grpo.py`. The commands make two passes over
+a rollout in two minibatches each, whatever the source does. Held-out accuracy is 30.5 %
+after the warm start of half a minute, and this after {steps} steps; seconds of CPU a step
+are those of two server cores.
 
 | command | accuracy | seeds | s a step |
 | --- | ---: | ---: | ---: |

@@ -61,8 +61,8 @@ def train(
     tokenizer: tokenizer of the model.
     workdir: folder of the run; new, empty, or of an earlier call for the same run.
     record: the configuration as JSON values, saved as `config.json`; a folder with another
-      record is rejected. None takes `to_json(config)`, or nothing if a part of it, such as a
-      task that is no entry, can't be saved. Without a record, only shapes are compared.
+      record is rejected. None takes `to_json(config)`, or no record if a part of it, such
+      as a task that is no entry, can't be saved; then only shapes are compared.
     progress: whether to show progress bars; the writer does.
     loggers: names of built-in loggers (see `runs.loggers.BUILT_IN`), or loggers. JSON Lines
       are always written.
