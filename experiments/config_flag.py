@@ -121,7 +121,7 @@ class ConfigFlag:
 def _arguments(argv: list[str]) -> dict[str, str]:
   """Returns the values of the flags among arguments, before absl knows all of them."""
   given = {}
-  for argument, following in zip(argv[1:], [*argv[2:], ""], strict=True):
+  for argument, following in zip(argv[1:], [*argv[2:], ""], strict=False):
     if argument == "--":
       break
     if argument.startswith("-"):

@@ -108,11 +108,7 @@ def from_json(saved: Mapping[str, Any]) -> RunConfig:
   Raises:
     UserError: if it has another layout, or names a function that can't be imported.
   """
-  if saved.get(_LAYOUT) != _VERSION:
-    raise UserError(
-      "the saved configuration is from an earlier version of pgax, whose runs can't be "
-      "continued or evaluated. Train the run again in another workdir"
-    )
+  _check_version(saved, "the saved configuration")
   try:
     return _read_section(RunConfig, {x: y for x, y in saved.items() if x != _LAYOUT})
   except (KeyError, TypeError, AttributeError, ImportError, ValueError) as error:
@@ -165,10 +161,15 @@ def check_layout(workdir: Path, record: Mapping[str, Any]) -> None:
     UserError: if the run in the folder is from an earlier version.
   """
   saved = read_config(workdir)
-  if saved and saved.get(_LAYOUT) != record.get(_LAYOUT, saved.get(_LAYOUT)):
+  if saved and _LAYOUT in record:
+    _check_version(saved, f"the run in {workdir}")
+
+
+def _check_version(saved: Mapping[str, Any], what: str) -> None:
+  if saved.get(_LAYOUT) != _VERSION:
     raise UserError(
-      f"the run in {workdir} is from an earlier version of pgax, whose runs can't be "
-      "continued or evaluated. Train it again in another workdir"
+      f"{what} is from an earlier version of pgax, whose runs can't be continued or "
+      "evaluated. Train it again in another workdir"
     )
 
 

@@ -258,6 +258,7 @@ def test_a_run_can_be_moved_away_from_its_problems(call, tmp_path):
 def test_gsm8k_goes_through_everything(trained, call, tmp_path):
   workdir, file = tmp_path / "gsm8k", "experiments/configs/gsm8k.py"
   rows, long = tmp_path / "rows.jsonl", {"question": "x" * 1024, "answer": "#### 1"}
+  lengths = ["--config.sampling.max_prompt_tokens=480"]  # those of the excerpt
   whole = (ROOT / "tests" / "data" / "gsm8k" / "train.jsonl").read_text()
   rows.write_text(f"{whole}{{}}\n{json.dumps(long)}\n")  # a bad row, and a long prompt
   done = call(
@@ -269,6 +270,9 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
     f"--workdir={workdir}",
     "--config.evaluation.problems=4",
     "--config.sampling.prompts_per_step=2",
+    *lengths,
+    "--config.sampling.max_completion_tokens=840",
+    "--config.learner.length_buckets=1",
     "--config.model.embed_dim=16",
     "--config.model.num_layers=1",
   )
@@ -287,6 +291,7 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
     f"--workdir={trained[0]}",
     f"--config={file}",
     "--problems=3",
+    *lengths,
     "--config.sampling.max_completion_tokens=32",
   )
   assert done.returncode == 0, done.stderr[-3000:]
