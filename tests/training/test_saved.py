@@ -12,7 +12,7 @@ import pytest
 
 from pgax import aggregation, algorithms
 from pgax.algorithms import Algorithm, UpdateConfig
-from pgax.data import Fields, filtered, from_rows, mixture, saved_dataset
+from pgax.data import Fields, byte_tokenizer, filtered, from_rows, mixture, saved_dataset
 from pgax.errors import UserError
 from pgax.rewards import (
   ByTask,
@@ -31,13 +31,16 @@ from pgax.training import (
   LoraConfig,
   RewardModelConfig,
   RunConfig,
+  SupervisedConfig,
   build,
   entry,
   saved_run,
   to_json,
+  train,
   with_settings,
 )
-from pgax.training.saved import check_layout, from_json
+from pgax.training.saved import check_layout, from_json, record_of
+from tests import tiny
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -270,3 +273,19 @@ def test_runs_of_before_are_rejected(tmp_path):
   for call in (saved_run, functools.partial(check_layout, record=record)):
     with pytest.raises(UserError, match="from an earlier version of pgax, whose"):
       call(tmp_path)
+
+
+def test_a_value_is_trained_and_recorded(tmp_path):
+  tiny_run = tiny.run_config(steps=0, supervised=SupervisedConfig(steps=0))
+  parts = {"task": entry(addition, digits=1), "algorithm": entry(algorithms.rloo)}
+  given = dataclasses.replace(tiny_run, **parts)
+  result = train(given, byte_tokenizer(), tmp_path / "run", progress=False)
+  assert result.finished and saved_run(tmp_path / "run").algorithm == algorithms.rloo()
+  other = with_settings(given, {"algorithm.kl_coef": 0.1})
+  with pytest.raises(
+    UserError, match="kl_coef is 0.1, but the run in .* has 0.05"
+  ):
+    train(other, byte_tokenizer(), tmp_path / "run", progress=False)
+  # A task that is no entry can't be recorded, and then nothing is.
+  made = build(given)
+  assert record_of(made) == {} and record_of(given) == to_json(given)
