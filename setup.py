@@ -55,7 +55,6 @@ setup(
     "jax>=0.10,<0.12",
     "matplotlib>=3.9,<4",
     "ml_dtypes>=0.5,<1",
-    "ml_collections>=1.0,<2",
     "numpy>=2.0,<3",
     "optax>=0.2.6,<0.3",
     "orbax-checkpoint>=0.11.20,<0.13",

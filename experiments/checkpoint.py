@@ -5,13 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from experiments.configuration import freeze, saved_run
-from experiments.saved_config import to_json
 from pgax.rollout import Sampler, make_sampler
 from pgax.runs import read_config
-from pgax.training import Progress, RunConfig
+from pgax.training import Progress, RunConfig, build, saved_run, to_json
 from pgax.training.batches import fit_task
 from pgax.training.policy import Policy, eos_ids, load_policy
 
@@ -37,7 +33,7 @@ class Checkpoint:
   config: Mapping[str, Any]
 
 
-def load_checkpoint(workdir: Path, config: ConfigDict | None) -> Checkpoint:
+def load_checkpoint(workdir: Path, config: RunConfig | None) -> Checkpoint:
   """Reads a run's latest checkpoint.
 
   Args:
@@ -52,7 +48,7 @@ def load_checkpoint(workdir: Path, config: ConfigDict | None) -> Checkpoint:
     UserError: if the folder holds no run, or a configuration can't be used.
   """
   trained = saved_run(workdir, with_task=config is None)
-  run = trained if config is None else freeze(config)
+  run = trained if config is None else build(config)
   if not run.data.chat_template:
     data = dataclasses.replace(
       run.data,

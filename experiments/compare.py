@@ -8,19 +8,15 @@ after each preset.
 
 import dataclasses
 import json
-import runpy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jax
 import numpy as np
 from absl import flags
-from ml_collections import ConfigDict
 
 from experiments import program
-from experiments.config_files import CONFIGS
-from experiments.configuration import freeze
-from experiments.saved_config import to_json
+from experiments.preset_runs import preset_config
 from experiments.study_report import interval
 from pgax.algorithms import presets
 from pgax.data import byte_tokenizer
@@ -29,7 +25,7 @@ from pgax.errors import UserError
 from pgax.models.decoder import Decoder
 from pgax.runs.loggers import read_metrics
 from pgax.study import Study, Summary, check_run, study_runs, summarize
-from pgax.training import RunConfig, train
+from pgax.training import RunConfig, build, to_json, train, with_settings
 from pgax.training.policy import load_params
 from pgax.training.preflight import check_run as check_ordinary_run
 from pgax.types import PyTree
@@ -65,18 +61,13 @@ def main() -> int:
   return 0
 
 
-def read_preset_config(name: str) -> ConfigDict:
-  """Reads the config of a preset from its file."""
-  return runpy.run_path(str(CONFIGS / f"{name}.py"))["get_config"]()
-
-
 def compare(
   workdir: Path,
   names: Sequence[str],
   seeds: int,
   steps: int | None = None,
   at_once: int = 1,
-  read_config: Callable[[str], ConfigDict] = read_preset_config,
+  read_config: Callable[[str], RunConfig] = preset_config,
 ) -> str | None:
   """Studies the presets, from one warm start.
 
@@ -98,23 +89,21 @@ def compare(
   tokenizer = byte_tokenizer()
   # Absolute, because it is saved with every run.
   warm = workdir.resolve() / "supervised"
-  start = read_config("grpo")
-  start.steps = 0
-  configs, runs = {}, {}
+  start = dataclasses.replace(read_config("grpo"), steps=0)
+  changes = {"supervised.steps": 0, "evaluation.every": 1}
+  if steps is not None:
+    changes["steps"] = steps
+  configs = {}
   for name in names:
-    config = read_config(name)
-    config.supervised.steps, config.evaluation.every = 0, 1
-    config.steps = config.steps if steps is None else steps
-    runs[name] = freeze(config)
-    check_ordinary_run(runs[name], tokenizer)
-    config.init_from_run = str(warm)
-    configs[name] = config
-  if not train(freeze(start), tokenizer, warm, _record(start)).finished:
+    config = with_settings(read_config(name), changes)
+    check_ordinary_run(build(config), tokenizer)
+    configs[name] = dataclasses.replace(config, init_from_run=str(warm))
+  if not _train(start, warm):
     return None
-  model, rows = Decoder(freeze(start).model), {}
+  model, rows = Decoder(start.model), {}
   params = load_params(model, make_mesh(), warm)
   for name in names:
-    study = _study(name, runs[name], configs[name], params, workdir, seeds, at_once)
+    study = _study(name, configs[name], params, workdir, seeds, at_once)
     if study is None:
       return None
     rows[name] = summarize(study, "eval/accuracy", _GOAL)[name]
@@ -125,14 +114,13 @@ def compare(
   return text
 
 
-def _record(config: ConfigDict) -> dict:
-  return json.loads(json.dumps(to_json(config)))
+def _train(config: RunConfig, folder: Path) -> bool:
+  return train(config, byte_tokenizer(), folder, to_json(config)).finished
 
 
 def _study(
   name: str,
-  run: RunConfig,
-  config: ConfigDict,
+  config: RunConfig,
   params: PyTree,
   workdir: Path,
   seeds: int,
@@ -140,6 +128,7 @@ def _study(
 ) -> Study | None:
   """Runs all seeds of a preset; None after an interrupt."""
   folder, tokenizer = workdir / name, byte_tokenizer()
+  run = build(dataclasses.replace(config, init_from_run=""))  # it starts from params
   try:
     check_run(run, tokenizer)
   except UserError as error:
@@ -153,17 +142,16 @@ def _study(
     at_once=at_once,
     params=params,
     workdir=folder,
-    record={"config": _record(config)},
+    record={"config": to_json(config)},
   )
 
 
-def _loop(name: str, config: ConfigDict, folder: Path, seeds: int) -> Study | None:
+def _loop(name: str, config: RunConfig, folder: Path, seeds: int) -> Study | None:
   """Trains the seeds of a preset one after another, by the training loop."""
   metrics, seconds = {x: [] for x in _METRICS}, []
   for seed in range(seeds):
-    config.seed = seed
-    run, at = freeze(config), folder / f"seed_{seed}"
-    if not train(run, byte_tokenizer(), at, _record(config)).finished:
+    at = folder / f"seed_{seed}"
+    if not _train(dataclasses.replace(config, seed=seed), at):
       return None
     rows = read_metrics(at)
     for metric, values in metrics.items():

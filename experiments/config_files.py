@@ -5,18 +5,20 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from ml_collections import ConfigDict
-
 from pgax.errors import UserError
+from pgax.training import PreferenceConfig, RunConfig
 
 CONFIGS = Path(__file__).parent / "configs"
 
 
-def read_config_file(path: str) -> Callable[[], ConfigDict]:
+def read_config_file(
+  path: str, returns: type = RunConfig
+) -> Callable[[], RunConfig | PreferenceConfig]:
   """Reads a config file.
 
   Args:
     path: Python file with a function `get_config()`.
+    returns: type that the function has to return.
 
   Returns:
     The function; it raises a UserError if the config can't be made.
@@ -32,12 +34,12 @@ def read_config_file(path: str) -> Callable[[], ConfigDict]:
   if not callable(get_config):
     raise UserError(f"config file {path} has no function get_config()")
 
-  def make() -> ConfigDict:
+  def make() -> RunConfig | PreferenceConfig:
     config = _guarded(get_config, path)
-    if not isinstance(config, ConfigDict):
+    if not isinstance(config, returns):
       raise UserError(
         f"get_config() of config file {path} returned a {type(config).__name__}; it must "
-        "return a ConfigDict, such as run_config(...) of experiments.configuration makes"
+        f"return a {returns.__name__} of pgax.training"
       )
     return config
 

@@ -17,6 +17,7 @@ from absl import flags
 
 from experiments import program
 from experiments.checkpoint import load_checkpoint
+from experiments.config_flag import ConfigFlag
 from pgax.distributed.hosts import is_writer, shared_errors, wait_for_all
 from pgax.errors import UserError
 from pgax.evaluation import evaluate, evaluation_key
@@ -25,7 +26,7 @@ from pgax.ops.evaluation import Estimate
 from pgax.rollout import open_reward_runner
 from pgax.training.batches import prompt_collator
 
-_CONFIG = program.define_config(None)
+_CONFIG = ConfigFlag(None)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _SPLIT = flags.DEFINE_enum(
   "split", "held_out", ["held_out", "train"], "Split of the problems."
@@ -129,4 +130,4 @@ def _write(path: Path, line: str) -> None:
 
 
 if __name__ == "__main__":
-  program.run(main, processes=True)
+  program.run(main, processes=True, config=_CONFIG)

@@ -11,6 +11,7 @@ PACKAGES = ("pgax", "experiments")
 ROOMS = (
   "types",
   "errors",
+  "settings",
   "ops",
   "algorithms",
   "models",

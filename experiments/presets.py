@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from experiments.configs import grpo
+from experiments.preset_runs import MEASURED, command
 from pgax.algorithms import Algorithm, KLPenalty, presets
 
 _HEAD = """# The presets and their parts
@@ -25,12 +27,21 @@ Sources are arXiv numbers. "Models held" lists the models whose parameters a run
 memory: the reference is a frozen copy of the initial policy, the critic is trained along
 with the policy. "Other settings" lists further fields of `Algorithm` that differ from their
 defaults. Settings that are None or False are omitted. "Not as in the source" is the note in
-the preset's docstring: what its defaults do differently, as far as that is known. The
-configs of additions in `experiments/configs` make two passes over a rollout in two
-minibatches each, whatever the source does.
+the preset's docstring: what its defaults do differently, as far as that is known.
 
 With one optimizer step per rollout every ratio is 1. Surrogates that differ in what they do
 with the ratio then have the same gradient, and a run says so at its start.
+"""
+_RUNS = """
+## On the default job
+
+Three-digit additions: see `experiments/configs/grpo.py`. The commands make two passes over
+a rollout in two minibatches each, whatever the source does. Held-out accuracy is 30.5 %
+after the warm start of half a minute, and this after {steps} steps; seconds of CPU a step
+are those of two server cores.
+
+| command | accuracy | seeds | s a step |
+| --- | ---: | ---: | ---: |
 """
 _PARTS = ("advantage", "surrogate", "aggregation", "kl")
 _NOTE = "Not as in the source: "
@@ -110,7 +121,7 @@ def note(preset: Callable[..., Algorithm]) -> str:
 
 
 def table() -> str:
-  """Returns the page, with a row for every preset."""
+  """Returns the page, with a row for every preset in both tables."""
   lines = [_HEAD, f"| {' | '.join(_COLUMNS)} |", "| --- " * len(_COLUMNS) + "|"]
   for preset in presets.ALL:
     algorithm = preset()
@@ -125,6 +136,9 @@ def table() -> str:
       note(preset),
     ]
     lines.append(f"| {' | '.join(cells)} |")
+  lines.append(_RUNS.format(steps=grpo.get_config().steps).rstrip())
+  for name, run in MEASURED.items():
+    lines.append(f"| `{command(name)}` | {run.accuracy} | {run.seeds} | {run.seconds} |")
   return "\n".join(lines) + "\n"
 
 

@@ -1,29 +1,23 @@
-"""Shared by all programs: the flags `--config` and `--loggers`, help and exit status."""
+"""Shared by all programs: flags, help and exit status."""
 
 import errno
-import itertools
 import os
 import sys
-import types
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
 from absl import app, flags, logging
-from ml_collections import ConfigDict
-from ml_collections.config_flags import config_flags
 from transformers import PreTrainedTokenizerFast
 
-from experiments.config_files import read_config_file
-from experiments.settings import describe_settings
+from experiments.config_flag import ConfigFlag
 from pgax.data.tokenizer import byte_tokenizer, load_tokenizer
 from pgax.distributed import hosts
 from pgax.distributed.cluster import ending_together, initialize
 from pgax.errors import UserError
 from pgax.runs import enable_compilation_cache
 from pgax.runs.loggers import BUILT_IN
-from pgax.training.renamed import RENAMED_PREFERENCES, RENAMED_RUN, check_names
 from pgax.training.train import DEFAULT_LOGGERS
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG)
@@ -32,31 +26,6 @@ _UNUSABLE = (errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDI
 # `--help` lists the flags defined here among those of the program.
 flags.disclaim_key_flags()
 _HELP = {"--help", "-help", "-h", "--h", "-?", "--helpfull", "--helpshort"}
-
-
-def define_config(default: str | None) -> flags.FlagHolder:
-  """Defines the flag `--config`, a file with `get_config`, and `--config.key=value`.
-
-  ml_collections applies overrides as soon as the flag is defined, and reports an unknown
-  key by a traceback, so overrides are checked first. With `--help`, the settings of the
-  config are listed below the program's description.
-
-  Args:
-    default: the config file if `--config` is not given, or None.
-
-  Returns:
-    The holder of the flag.
-  """
-  try:
-    make = _check_overrides(sys.argv, default)
-    if make and _HELP & set(sys.argv[1:]):
-      main = sys.modules["__main__"]
-      main.__doc__ = f"{main.__doc__ or ''}\n{describe_settings(make())}"
-    return config_flags.DEFINE_config_file(
-      "config", default, "File whose get_config() returns the configuration."
-    )
-  except (UserError, flags.Error) as error:  # the latter for a --flagfile, read here
-    sys.exit(_report(error))
 
 
 def define_loggers() -> flags.FlagHolder:
@@ -73,13 +42,18 @@ def define_loggers() -> flags.FlagHolder:
   )
 
 
-def run(main: Callable[[], int | None], processes: bool = False) -> None:
+def run(
+  main: Callable[[], int | None],
+  processes: bool = False,
+  config: ConfigFlag | None = None,
+) -> None:
   """Runs a program. Errors that the user can fix end it with a message and status 2.
 
   Args:
     main: function that returns the exit status; flags are parsed when it is called.
     processes: whether the program can be started as several processes, with the flags
       `--coordinator`, `--num_processes` and `--process_id`. One of them prints.
+    config: the program's flag `--config`; `--help` lists the settings of its file.
   """
   if processes:
     _define_processes()
@@ -120,11 +94,13 @@ def run(main: Callable[[], int | None], processes: bool = False) -> None:
 
   try:
     _check_arguments(sys.argv)
-  except UserError as error:
-    sys.exit(_report(error))
-  try:
+    if config is not None:
+      config.read(sys.argv)
+      if _HELP & set(sys.argv[1:]):
+        program = sys.modules["__main__"]
+        program.__doc__ = f"{program.__doc__ or ''}\n{config.describe()}"
     app.run(guarded)
-  except flags.Error as error:  # such as a --flagfile that does not exist
+  except (UserError, flags.Error) as error:  # the latter for a --flagfile
     sys.exit(_report(error))
 
 
@@ -199,26 +175,6 @@ def tokenizer(model_path: str) -> PreTrainedTokenizerFast:
     ) from None
 
 
-def _check_overrides(
-  argv: Sequence[str], default: str | None
-) -> Callable[[], ConfigDict] | None:
-  """Checks config file and overrides; returns the file's `get_config`, None without one."""
-  given = [argument.lstrip("-").partition("=")[::2] for argument in argv[1:]]
-  overrides = [name for name, _ in given if name.startswith("config.")]
-  path = dict(given).get("config", default)
-  if path == "":  # `--config FILE`, in two words
-    path = dict(itertools.pairwise(argv)).get("--config", "")
-  if path is None:
-    if overrides:
-      raise UserError(f"--{overrides[0]} needs --config=FILE")
-    return None
-  make = read_config_file(path)
-  config = make()
-  for name in overrides:
-    _check_override(config, name, path)
-  return make
-
-
 def _check_arguments(argv: Sequence[str]) -> None:
   """Rejects bad text, and flags given twice, of which the last would win."""
   values = {}
@@ -240,17 +196,3 @@ def _check_arguments(argv: Sequence[str]) -> None:
       )
     if argument.startswith("-"):
       values[name] = value
-
-
-def _check_override(config: ConfigDict, name: str, path: str) -> None:
-  where, part, kind = "config", config, ConfigDict
-  for key in name.split(".")[1:]:
-    if not isinstance(part, ConfigDict) or key not in part:
-      renamed = RENAMED_RUN if "algorithm" in config else RENAMED_PREFERENCES
-      check_names([name.removeprefix("config.")], renamed)
-      allowed = ", ".join(sorted(part)) if isinstance(part, ConfigDict) else "no keys"
-      raise UserError(f"{where} has no key {key!r}; allowed are {allowed}")
-    where, kind, part = f"{where}.{key}", part.get_type(key), part[key]
-  # Without a value there is no type to parse the argument by.
-  if kind is types.NoneType or callable(part) or isinstance(part, ConfigDict):
-    raise UserError(f"--{name} can't be set on the command line; copy {path} and edit it")

@@ -13,12 +13,12 @@ import numpy as np
 from absl import flags
 
 from experiments import program
-from experiments.configuration import saved_run
 from pgax.distributed.hosts import on_writer, shared_errors, wait_for_all
 from pgax.distributed.rows import fetch_first
 from pgax.rollout.scoring import completion_texts
 from pgax.training.batches import prompt_collator
 from pgax.training.policy import load_policy
+from pgax.training.saved import saved_run
 from pgax.types import Example
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)

@@ -15,13 +15,14 @@ from tqdm import tqdm
 
 from experiments import program
 from experiments.checkpoint import load_checkpoint
+from experiments.config_flag import ConfigFlag
 from pgax.distributed.hosts import is_writer, shared_errors, wait_for_all
 from pgax.errors import UserError
 from pgax.evaluation.solve_rates import measure
 from pgax.rollout import open_reward_runner
 from pgax.training.batches import prompt_collator
 
-_CONFIG = program.define_config(None)
+_CONFIG = ConfigFlag(None)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "File to write.", required=True)
 _SAMPLES = flags.DEFINE_integer("samples", 8, "Completions per problem.", lower_bound=1)
@@ -81,4 +82,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-  program.run(main, processes=True)
+  program.run(main, processes=True, config=_CONFIG)

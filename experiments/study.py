@@ -9,20 +9,20 @@ Writes a table with means and 95 % intervals (bootstrap over seeds), a picture w
 and all metrics.
 """
 
-import json
 from pathlib import Path
 
 from absl import flags
 
 from experiments import program
 from experiments.config_files import CONFIGS
-from experiments.saved_config import to_json
+from experiments.config_flag import ConfigFlag
 from experiments.study_grid import make_runs, parse_axis, start_params
 from experiments.study_report import write_study
 from pgax.errors import UserError
 from pgax.study import study_runs
+from pgax.training import to_json
 
-_CONFIG = program.define_config(str(CONFIGS / "grpo.py"))
+_CONFIG = ConfigFlag(str(CONFIGS / "grpo.py"), algorithm=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the study.", required=True)
 _SEEDS = flags.DEFINE_integer("seeds", 10, "Number of seeds.", lower_bound=1)
 _GRID = flags.DEFINE_multi_string("grid", [], "Values of a setting: KEY=VALUE,VALUE.")
@@ -40,7 +40,7 @@ def main() -> int:
   if len(grid) < len(_GRID.value):
     raise UserError(f"--grid has a setting twice: {', '.join(_GRID.value)}")
   runs = make_runs(config, grid)
-  record = {"config": json.loads(json.dumps(to_json(config)))}
+  record = {"config": to_json(config)}
   first = next(iter(runs.values()))
   study = study_runs(
     runs,
@@ -60,4 +60,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-  program.run(main)
+  program.run(main, config=_CONFIG)

@@ -1,26 +1,23 @@
 """The runs of a study by the command line: values of settings, and all combinations."""
 
-import copy
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from experiments.configuration import freeze
+from experiments.settings import parse, setting_kind, setting_path
 from pgax.distributed.mesh import make_mesh
 from pgax.distributed.partitioning import param_shardings
 from pgax.errors import UserError
 from pgax.models import hf
 from pgax.models.decoder import Decoder
+from pgax.settings import with_settings
 from pgax.study import setting_name
-from pgax.training import RunConfig
+from pgax.training import RunConfig, build
 from pgax.training.policy import load_params
 from pgax.types import PyTree
 
-_TRUTH = {"True": True, "true": True, "False": False, "false": False}
 _START = "all settings start from the same parameters, so run a study for each"
 # Settings that all runs of a study share.
 _SHARED = {
@@ -30,7 +27,7 @@ _SHARED = {
 }
 
 
-def parse_axis(config: ConfigDict, text: str) -> tuple[str, list[Any]]:
+def parse_axis(config: RunConfig, text: str) -> tuple[str, list[Any]]:
   """Parses a value of `--grid`.
 
   Args:
@@ -45,36 +42,23 @@ def parse_axis(config: ConfigDict, text: str) -> tuple[str, list[Any]]:
       or there twice.
   """
   key, _, values = text.removeprefix("config.").partition("=")
-  part: Any = config
-  for name in key.split("."):
-    if not isinstance(part, ConfigDict) or name not in part:
-      allowed = ", ".join(sorted(part)) if isinstance(part, ConfigDict) else "no keys"
-      raise UserError(f"--grid has {key!r}, which has no {name!r}; allowed are {allowed}")
-    part = part[name]
+  try:
+    kind = setting_kind(config, setting_path(key))
+  except UserError as error:
+    raise UserError(f"--grid has {key!r}: {error}") from None
   if not values:
     raise UserError(f"--grid={text} has no values; give KEY=VALUE,VALUE")
-  if type(part) not in (bool, int, float, str):
+  if kind is None or kind.type not in (bool, int, float, str):
     raise UserError(f"--grid has {key!r}, which is no number, word or truth value")
   if key in _SHARED:
     raise UserError(f"--grid has {key!r}; {_SHARED[key]}")
-  parsed = [_parse(key, value, type(part)) for value in values.split(",")]
+  parsed = [parse(f"--grid has {key}", value, kind) for value in values.split(",")]
   if len({*parsed}) < len(parsed):
     raise UserError(f"--grid={text} has a value twice")
   return key, parsed
 
 
-def _parse(key: str, text: str, kind: type) -> Any:
-  try:
-    return _TRUTH[text] if kind is bool else kind(text)
-  except (KeyError, ValueError):
-    raise UserError(
-      f"--grid has {key}={text}; it must be of type {kind.__name__}"
-    ) from None
-
-
-def make_runs(
-  config: ConfigDict, grid: Mapping[str, Sequence[Any]]
-) -> dict[str, RunConfig]:
+def make_runs(config: RunConfig, grid: Mapping[str, Sequence[Any]]) -> dict[str, RunConfig]:
   """Makes the runs of all combinations of a grid.
 
   Args:
@@ -84,18 +68,17 @@ def make_runs(
   Returns:
     Configurations by their names, such as `clip_high=0.2`. Equal tasks are one task.
   """
-  base, runs = freeze(config), {}
+  # Made once, since equal tasks are one task.
+  base = config
+  if not any(key.startswith("task.") for key in grid):
+    base = dataclasses.replace(config, task=build(config).task)
+  runs = {}
   for values in itertools.product(*grid.values()):
-    changed, setting = copy.deepcopy(config), dict(zip(grid, values, strict=True))
-    for key, value in setting.items():
-      *path, last = key.split(".")
-      part = changed
-      for name in path:
-        part = part[name]
-      part[last] = value
-    run = freeze(changed)
-    if not any(key.startswith("task.") for key in grid):
-      run = dataclasses.replace(run, task=base.task)
+    setting = dict(zip(grid, values, strict=True))
+    try:
+      run = build(with_settings(base, setting))
+    except ValueError as error:
+      raise UserError(str(error)) from error
     runs[setting_name(setting) or run.name] = run
   return runs
 

@@ -1,10 +1,10 @@
 """Trains a policy: `python -m experiments.train --workdir=DIR [--config=FILE]`.
 
-`--config.key=value` changes a setting of the config. The same command continues an
-interrupted run. Configs are in `experiments/configs/`.
+`--config.key=value` changes a setting of the config, and `--algorithm=NAME` takes a preset
+instead of its algorithm. The same command continues an interrupted run. Configs are in
+`experiments/configs/`.
 """
 
-import json
 from pathlib import Path
 
 from absl import flags
@@ -12,19 +12,18 @@ from absl import flags
 from experiments import program
 from experiments.checkpoint import in_words
 from experiments.config_files import CONFIGS
-from experiments.configuration import freeze
-from experiments.saved_config import to_json
+from experiments.config_flag import ConfigFlag
 from pgax.algorithms import single_step_remark
 from pgax.distributed.hosts import is_writer, shared_errors
 from pgax.models import lora
 from pgax.report import write_report
 from pgax.runs.loggers import read_metrics, read_samples
-from pgax.training import RunConfig, train
+from pgax.training import RunConfig, build, to_json, train
 from pgax.training.policy import export_policy
 from pgax.training.profile import parse_steps
 from pgax.training.train import Result
 
-_CONFIG = program.define_config(str(CONFIGS / "grpo.py"))
+_CONFIG = ConfigFlag(str(CONFIGS / "grpo.py"), algorithm=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _LOGGERS = program.define_loggers()
 _PROFILE = flags.DEFINE_string(
@@ -38,11 +37,9 @@ def main() -> int:
   config, workdir = _CONFIG.value, Path(_WORKDIR.value)
   with shared_errors():
     profile_steps = parse_steps(_PROFILE.value)
-    run = freeze(config)
-    # As read from JSON, so that it compares equal to a saved one.
-    record = json.loads(json.dumps(to_json(config)))
+    run, record = build(config), to_json(config)
     tokenizer = program.tokenizer(run.model_path)
-  if remark := single_step_remark(run.algorithm):
+  if remark := single_step_remark(run.trained_algorithm):
     print(f"remark: {remark}", flush=True)
   result = train(
     run,
@@ -145,4 +142,4 @@ def _one_line(text: str) -> str:
 
 
 if __name__ == "__main__":
-  program.run(main, processes=True)
+  program.run(main, processes=True, config=_CONFIG)

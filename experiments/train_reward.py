@@ -7,19 +7,17 @@ with `prompt`, `chosen` and `rejected`. Pass `DIR/export` to a run as
 continues an interrupted run.
 """
 
-import json
 from pathlib import Path
 
 from absl import flags
 
 from experiments import program
 from experiments.config_files import CONFIGS
-from experiments.configuration import freeze_preferences
-from experiments.saved_config import to_json
+from experiments.config_flag import ConfigFlag
 from pgax.distributed.hosts import shared_errors
-from pgax.training import train_on_preferences
+from pgax.training import PreferenceConfig, build, to_json, train_on_preferences
 
-_CONFIG = program.define_config(str(CONFIGS / "_preferences.py"))
+_CONFIG = ConfigFlag(str(CONFIGS / "_preferences.py"), returns=PreferenceConfig)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _LOGGERS = program.define_loggers()
 
@@ -28,8 +26,7 @@ def main() -> int:
   """Trains, and prints the accuracy on held-out pairs."""
   config, workdir = _CONFIG.value, Path(_WORKDIR.value)
   with shared_errors():
-    run = freeze_preferences(config)
-    record = json.loads(json.dumps(to_json(config)))
+    run, record = build(config), to_json(config)
     tokenizer = program.tokenizer(run.model_path)
   result = train_on_preferences(run, tokenizer, workdir, record, loggers=_LOGGERS.value)
   if not result.finished:
@@ -44,4 +41,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-  program.run(main, processes=True)
+  program.run(main, processes=True, config=_CONFIG)

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 # For the programs, which find them imported.
 import tensorboardX  # noqa: F401
 
-import experiments.configuration
+import experiments.config_flag
 import experiments.program  # noqa: F401
 import pgax.report  # noqa: F401
 

@@ -96,10 +96,10 @@ def rollouts(config: RunConfig, sampler, runner, prompts, reward_model=None) -> 
     prompts=prompts,
     sampling=config.sampling,
     scoring=config.scoring,
-    dynamic_sampling=config.algorithm.dynamic_sampling,
-    greedy_baseline=config.algorithm.greedy_baseline,
+    dynamic_sampling=config.trained_algorithm.dynamic_sampling,
+    greedy_baseline=config.trained_algorithm.greedy_baseline,
     step_reward=config.step_reward,
-    components=config.algorithm.components,
+    components=config.trained_algorithm.components,
     reward_model=reward_model,
   )
 

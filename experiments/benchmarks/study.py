@@ -19,14 +19,13 @@ from absl import flags
 from experiments import program
 from experiments.benchmarks.report import table
 from experiments.configs import grpo
-from experiments.configuration import freeze
 from experiments.reproductions.tpo import bandits
 from experiments.reproductions.tpo.reversal import token_reversal
 from experiments.reproductions.tpo.reversal_rollout import Task
 from pgax.data import byte_tokenizer
 from pgax.runs.loggers import read_metrics
 from pgax.study import Program, policy_program, run_program
-from pgax.training import train
+from pgax.training import build, train, with_settings
 
 _SEEDS = flags.DEFINE_integer("seeds", 100, "Seeds of the bandits.", lower_bound=1)
 _TOKEN_REVERSAL = flags.DEFINE_bool("token_reversal", False, "Whether to measure it, too.")
@@ -87,10 +86,9 @@ def _study_seconds(made: Program, seeds: int, at_once: int) -> float:
 
 def _default_job() -> tuple[float, float]:
   """Seconds of a seed of a few steps, without evaluations, by the loop and by a study."""
-  config = grpo.get_config()
-  config.supervised.steps, config.steps, config.evaluation.every = 0, _STEPS, _STEPS
-  config.evaluation.problems = 1
-  run, tokenizer = freeze(config), byte_tokenizer()
+  few = {"evaluation.every": _STEPS, "evaluation.problems": 1}
+  settings = {"supervised.steps": 0, "steps": _STEPS, **few}
+  run, tokenizer = build(with_settings(grpo.get_config(), settings)), byte_tokenizer()
   made = dataclasses.replace(policy_program(run, tokenizer), evaluate=None, eval_every=0)
   metrics = run_program(made, [{}], [0, 1], at_once=1, progress=False)
   with tempfile.TemporaryDirectory() as folder:

@@ -16,14 +16,15 @@ exploit it: accuracy rises from 30.5 % to 93.8 % in 8 steps and falls to 2.7 % a
 add.
 """
 
-from ml_collections import ConfigDict
-
-from experiments.configuration import entry, preference_config
 from pgax.tasks import addition_preferences
+from pgax.training import PreferenceConfig, entry
 
 
-def get_config() -> ConfigDict:
+def get_config() -> PreferenceConfig:
   """Makes the config."""
-  config = preference_config("preferences", entry(addition_preferences))
-  config.max_prompt_tokens, config.max_completion_tokens = 9, 40
-  return config
+  return PreferenceConfig(
+    name="preferences",
+    data=entry(addition_preferences),
+    max_prompt_tokens=9,
+    max_completion_tokens=40,
+  )

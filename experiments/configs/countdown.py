@@ -10,21 +10,21 @@ Time: 60 steps at 1.0 s of CPU each on two server cores, after a warm start of a
 Expect: accuracy of 29.3 and 25.0 % after the warm start, and 72.3 and 76.6 % after 60 steps (seeds 0, 1). From step 10 on it varies between 68 and 77 %: the 256 held-out problems are 94 distinct ones.
 """
 
-from ml_collections import ConfigDict
-
-from experiments.configs._warm_start import warm_start
-from experiments.configuration import entry, run_config
+from experiments.configs.grpo import warm_start
 from pgax import algorithms
 from pgax.tasks import Countdown, countdown
+from pgax.training import EvaluationConfig, RunConfig, SamplingConfig, entry
 
 
-def get_config() -> ConfigDict:
+def get_config() -> RunConfig:
   """Makes the config."""
-  task = entry(countdown, operands=2, largest=20, patience=0.4, tries=4)
-  algorithm = entry(algorithms.grpo, epochs=2, minibatches=2)
-  config = run_config("countdown", task, entry(Countdown), algorithm)
-  config.sampling.max_prompt_tokens = 14
-  config.sampling.max_completion_tokens = 72
-  warm_start(config, steps=2000)
-  config.steps, config.evaluation.every = 60, 5
-  return config
+  return RunConfig(
+    name="countdown",
+    task=entry(countdown, operands=2, largest=20, patience=0.4, tries=4),
+    reward=entry(Countdown),
+    algorithm=entry(algorithms.grpo, epochs=2, minibatches=2),
+    steps=60,
+    sampling=SamplingConfig(max_prompt_tokens=14, max_completion_tokens=72),
+    supervised=warm_start(steps=2000),
+    evaluation=EvaluationConfig(every=5),
+  )

@@ -9,34 +9,41 @@ report work. By default it reads the excerpt for the tests; set `--config.task.t
 `--config.task.held_out_path` to the full files.
 """
 
-from ml_collections import ConfigDict
-
-from experiments.configuration import entry, run_config
 from pgax import algorithms
 from pgax.rewards import final_answer
 from pgax.tasks import gsm8k
+from pgax.training import (
+  EvaluationConfig,
+  OptimizerConfig,
+  RunConfig,
+  SamplingConfig,
+  SupervisedConfig,
+  entry,
+)
 
-EXCERPT = "tests/data/gsm8k"
+EXCERPT = {
+  "train_path": "tests/data/gsm8k/train.jsonl",
+  "held_out_path": "tests/data/gsm8k/test.jsonl",
+}
 
 
-def get_config() -> ConfigDict:
+def get_config() -> RunConfig:
   """Makes the config."""
-  task = entry(
-    gsm8k,
-    train_path=f"{EXCERPT}/train.jsonl",
-    held_out_path=f"{EXCERPT}/test.jsonl",
+  return RunConfig(
+    name="gsm8k",
+    task=entry(gsm8k, **EXCERPT),
+    reward=final_answer,
+    algorithm=entry(algorithms.grpo),
+    steps=1,
+    sampling=SamplingConfig(
+      prompts_per_step=4, group_size=2, max_prompt_tokens=1024, max_completion_tokens=1280
+    ),
+    optimizer=OptimizerConfig(warmup_steps=0),  # or the only step would have a rate of 0
+    supervised=SupervisedConfig(
+      steps=2,
+      batch_size=2,
+      optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=1),
+    ),
+    evaluation=EvaluationConfig(problems=8),
+    samples_every=1,
   )
-  config = run_config("gsm8k", task, final_answer, entry(algorithms.grpo))
-  config.steps = 1
-  config.optimizer.warmup_steps = 0  # otherwise the only step would have a rate of 0
-  config.supervised.steps = 2
-  config.supervised.batch_size = 2
-  config.supervised.optimizer.learning_rate = 3e-3
-  config.supervised.optimizer.warmup_steps = 1
-  config.sampling.prompts_per_step = 4
-  config.sampling.group_size = 2
-  config.sampling.max_prompt_tokens = 1024
-  config.sampling.max_completion_tokens = 1280
-  config.evaluation.problems = 8
-  config.samples_every = 1
-  return config

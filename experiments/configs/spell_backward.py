@@ -10,24 +10,31 @@ Time: 200 steps at 0.25 s of CPU each on two server cores, after a short warm st
 Expect: accuracy of 69.5 % after the warm start and 78.5 % after 200 steps (seed 0), 13.7 % and 37.5 % (seed 1): the warm start ends just as the policy begins to copy letters, and how far it has come depends on the seed.
 """
 
-from ml_collections import ConfigDict
-
-from experiments.configs._warm_start import warm_start
-from experiments.configuration import entry, run_config
+from experiments.configs.grpo import warm_start
 from pgax import algorithms
 from pgax.tasks import ReasoningGym, reasoning_gym
+from pgax.training import (
+  EvaluationConfig,
+  OptimizerConfig,
+  RunConfig,
+  SamplingConfig,
+  entry,
+)
 
 
-def get_config() -> ConfigDict:
+def get_config() -> RunConfig:
   """Makes the config."""
-  settings = {"min_word_len": 3, "max_word_len": 4}
-  task = entry(reasoning_gym, name="spell_backward", settings=settings)
-  algorithm = entry(algorithms.grpo, epochs=2, minibatches=2)
-  config = run_config("spell_backward", task, entry(ReasoningGym), algorithm)
-  config.optimizer.learning_rate = 1e-3
-  config.sampling.prompts_per_step = 64
-  config.sampling.max_prompt_tokens = 56
-  config.sampling.max_completion_tokens = 6
-  warm_start(config, steps=400)
-  config.steps, config.evaluation.every = 200, 10
-  return config
+  words = {"min_word_len": 3, "max_word_len": 4}
+  return RunConfig(
+    name="spell_backward",
+    task=entry(reasoning_gym, name="spell_backward", settings=words),
+    reward=entry(ReasoningGym),
+    algorithm=entry(algorithms.grpo, epochs=2, minibatches=2),
+    steps=200,
+    sampling=SamplingConfig(
+      prompts_per_step=64, max_prompt_tokens=56, max_completion_tokens=6
+    ),
+    optimizer=OptimizerConfig(learning_rate=1e-3),
+    supervised=warm_start(steps=400),
+    evaluation=EvaluationConfig(every=10),
+  )

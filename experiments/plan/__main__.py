@@ -19,15 +19,15 @@ import sys
 from absl import flags
 
 from experiments import program
-from experiments.configuration import freeze
+from experiments.config_flag import ConfigFlag
 from experiments.plan import arithmetic, fits, report
 from experiments.plan.machines import Machine, machine
 from experiments.plan.shapes import SHAPES
 from pgax.errors import UserError
 from pgax.rollout.sampler import check_slots
-from pgax.training import RunConfig
+from pgax.training import RunConfig, build
 
-_CONFIG = program.define_config("experiments/configs/grpo.py")
+_CONFIG = ConfigFlag("experiments/configs/grpo.py", algorithm=True)
 _TOPOLOGY = flags.DEFINE_string("topology", "cpu:1", "Kind and number of devices.")
 _MODEL = flags.DEFINE_enum(
   "model", None, sorted(SHAPES), "Shape of the model instead of the config's."
@@ -59,7 +59,7 @@ def main() -> int:
 
 def _config(devices: Machine) -> RunConfig:
   """The run's configuration, with the model and its dtypes as on the devices."""
-  config = freeze(_CONFIG.value, with_task=False)
+  config = build(_CONFIG.value, with_task=False)
   model = config.model
   if _MODEL.value:
     model = dataclasses.replace(SHAPES[_MODEL.value], attention=model.attention)
@@ -85,4 +85,4 @@ if __name__ == "__main__":
     # libtpu would look for TPUs, and wait for a cloud's metadata.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-  program.run(main)
+  program.run(main, config=_CONFIG)

@@ -77,7 +77,7 @@ class Job:
   def rows(self) -> RowPlan:
     """How the completions of an optimizer step are divided."""
     sampling = self.config.sampling
-    prompts = self.prompts // self.config.algorithm.minibatches
+    prompts = self.prompts // self.config.trained_algorithm.minibatches
     learner = dataclasses.replace(self.learner, lanes=self.shards)
     return plan_rows(
       learner, (prompts, sampling.group_size, sampling.max_completion_tokens)
@@ -215,7 +215,7 @@ def _earlier_bytes(job: Job) -> float:
 def operations(job: Job) -> dict[str, float]:
   """Returns the floating-point operations of a step on a device."""
   config, c = job.config, job.config.model
-  sampling, algorithm = config.sampling, config.algorithm
+  sampling, algorithm = config.sampling, config.trained_algorithm
   # Those that fill up a step for the devices cost as much as others.
   rows, length = job.prompts * sampling.group_size, sampling.max_completion_tokens
   prompt = sampling.max_prompt_tokens
@@ -235,7 +235,7 @@ def operations(job: Job) -> dict[str, float]:
 def collective_bytes(job: Job) -> dict[str, float]:
   """Returns the bytes of results of collectives of an update on a device, by kind."""
   plan, model = job.rows, job.model_axis
-  count, algorithm = sizes(job), job.config.algorithm
+  count, algorithm = sizes(job), job.config.trained_algorithm
   reads, parts = plan.prompt_chunks, plan.microbatches
   again = reads if reads > 1 else 0  # prompts in parts are read again, going back
   frozen = int(job.learner.has_reference) + int(algorithm.needs_old_logp)
@@ -262,7 +262,9 @@ def _activation_sums(job: Job, frozen: int, steps: int) -> float:
   tokens = job.prompts * sampling.group_size * sampling.max_completion_tokens
   tokens += job.prompts * sampling.max_prompt_tokens
   tokens /= job.shards
-  passes = 2 * frozen + (4 + 2 * int(c.remat)) * steps / job.config.algorithm.minibatches
+  passes = (
+    2 * frozen + (4 + 2 * int(c.remat)) * steps / job.config.trained_algorithm.minibatches
+  )
   return passes * c.num_layers * tokens * c.embed_dim * job.itemsize
 
 
@@ -273,7 +275,7 @@ def _exchanges(job: Job, frozen: int, steps: int) -> float:
   c, sampling = job.config.model, job.config.sampling
   tokens = job.prompts * sampling.group_size * sampling.max_completion_tokens
   tokens /= job.shards
-  passes = frozen + 2 * steps / job.config.algorithm.minibatches
+  passes = frozen + 2 * steps / job.config.trained_algorithm.minibatches
   return passes * tokens * c.embed_dim * job.itemsize
 
 

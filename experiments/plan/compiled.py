@@ -122,7 +122,7 @@ def _data(config: RunConfig, mesh: Mesh) -> tuple[Rollout, Feedback]:
     sample_logp=of(jnp.float32, *tokens),
     finished=of(jnp.bool_, group),
   )
-  algorithm = config.algorithm
+  algorithm = config.trained_algorithm
   greedy = of(jnp.float32) if algorithm.greedy_baseline else None
   feedback = Feedback(
     rewards=of(jnp.float32, group), valid=of(jnp.bool_, group), greedy_rewards=greedy

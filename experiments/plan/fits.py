@@ -105,7 +105,7 @@ def _alternatives(job: Job, count: int) -> Iterator[Job]:
   for fsdp, model in meshes:
     shape = (count // (fsdp * model), fsdp, model)
     mesh = _mesh(job, shape)
-    prompts = prompts_computed(config, mesh) // config.algorithm.minibatches
+    prompts = prompts_computed(config, mesh) // config.trained_algorithm.minibatches
     most = prompts // (shape[0] * fsdp) * config.sampling.group_size
     parts = config.learner.microbatches
     while parts <= most:

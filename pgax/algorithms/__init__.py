@@ -6,6 +6,7 @@ from pgax.algorithms.lift import Lifted, join, lift
 from pgax.algorithms.loss import LossSums, loss
 from pgax.algorithms.prepare import prepare
 from pgax.algorithms.presets import *
+from pgax.algorithms.presets.schedule import with_schedule
 from pgax.algorithms.remarks import single_step_remark
 from pgax.algorithms.spec import (
   Algorithm,
@@ -37,5 +38,6 @@ __all__ = [
   "prepare",
   "presets",
   "single_step_remark",
+  "with_schedule",
   *presets.__all__,
 ]

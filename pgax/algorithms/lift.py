@@ -4,7 +4,6 @@ The numbers of an algorithm, such as clip bounds and coefficients, are arguments
 steps. Changing one compiles nothing, and a study maps over many of them at once.
 """
 
-import copy
 import dataclasses
 import functools
 import math
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 from pgax.algorithms import checks
 from pgax.algorithms.spec import Algorithm
 from pgax.algorithms.stateful import StepSignals
+from pgax.settings import with_settings
 from pgax.types import Array
 
 _Part = TypeVar("_Part")
@@ -87,9 +87,7 @@ def join(structure: _Part, numbers: Mapping[str, Array | float]) -> _Part:
   Raises:
     ValueError: if the value has no such path.
   """
-  for path, number in numbers.items():
-    structure = _put(structure, path.split("."), number, path)
-  return structure
+  return with_settings(structure, numbers, type(structure).__name__, checked=False)
 
 
 def without(value: _Part, paths: Iterator[str]) -> Lifted:
@@ -123,7 +121,7 @@ def _fields(value: Any, prefix: str) -> Iterator[tuple[str, dataclasses.Field, A
       yield from _fields(item, f"{prefix}{index}.")
   if not dataclasses.is_dataclass(value) or isinstance(value, type):
     return
-  for field in dataclasses.fields(value):
+  for field in (field for field in dataclasses.fields(value) if field.init):
     item, path = getattr(value, field.name, None), f"{prefix}{field.name}"
     yield path, field, item
     yield from _fields(item, f"{path}.")
@@ -135,21 +133,6 @@ def _is_float(field: dataclasses.Field, value: Any) -> bool:
     return False
   is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
   return is_real and math.isfinite(value)
-
-
-def _put(value: Any, keys: list[str], number: Any, path: str) -> Any:
-  key, *inner = keys
-  if isinstance(value, tuple) and key.isdecimal() and int(key) < len(value):
-    items = list(value)
-    items[int(key)] = _put(items[int(key)], inner, number, path) if inner else number
-    return tuple(items)
-  if not dataclasses.is_dataclass(value) or not hasattr(value, key):
-    raise ValueError(f"there is no number {path!r}: {type(value).__name__} has no {key!r}")
-  # A copy, since a constructor would check the range of what may be traced.
-  changed = copy.copy(value)
-  new = _put(getattr(value, key), inner, number, path) if inner else number
-  object.__setattr__(changed, key, new)
-  return changed
 
 
 def _traceable(algorithm: Algorithm) -> tuple[str, ...]:

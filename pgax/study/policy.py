@@ -32,7 +32,7 @@ from pgax.study.problems import (
   training_problems,
 )
 from pgax.study.program import Numbers, Program
-from pgax.study.settings import eval_every
+from pgax.study.settings import built, eval_every
 from pgax.training.batches import prompt_collator
 from pgax.training.config import RunConfig
 from pgax.training.policy import eos_ids
@@ -55,7 +55,7 @@ def policy_program(
   Returns:
     A `Program`.
   """
-  runs = _Runs(run, tokenizer, params)
+  runs = _Runs(built(run), tokenizer, params)
   return Program(
     steps=run.steps,
     start=runs.start,

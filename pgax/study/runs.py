@@ -17,6 +17,7 @@ from pgax.study.engine import run_chunks, run_program
 from pgax.study.policy import policy_program
 from pgax.study.settings import (
   Grid,
+  built,
   check_run,
   eval_every,
   free_numbers,
@@ -103,6 +104,7 @@ def study(
   """
   if grid is not None and not grid:
     raise UserError("the grid is empty; give a number and its values, or no grid")
+  run = built(run)
   settings = make_settings(run, grid or {})
   runs = {setting_name(setting) or run.name: setting for setting in settings}
   return _study(
@@ -148,6 +150,7 @@ def study_runs(
   """
   if not runs:
     raise UserError("there are no runs to study; give at least one")
+  runs = {name: built(run) for name, run in runs.items()}
   numbered = {name: (run, free_numbers(run)) for name, run in runs.items()}
   return _study(numbered, tokenizer, seeds, at_once, params, workdir, record, progress)
 

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from pgax.algorithms import lift
+from pgax.algorithms import UpdateConfig, lift
 from pgax.algorithms.lift import find_numbers
 from pgax.data.prompts import pad
 from pgax.data.tokenizer import decode, encode_completion, token_bytes
 from pgax.errors import UserError
 from pgax.learner.numbers import OF_OPTIMIZER
 from pgax.rewards.math import MARKER
+from pgax.settings import setting_at, with_settings
 from pgax.study.problems import read_answer
+from pgax.training.build import build
 from pgax.training.config import RunConfig
 from pgax.training.preflight import check_run as check_ordinary_run
 from pgax.training.preflight.settings import check_algorithm
@@ -30,6 +32,16 @@ _OPTIMIZERS = ("optimizer", "critic.optimizer", "supervised.optimizer")
 _COMPARED, _CUTS = 8, 10
 _OTHER_OPERATORS = str.maketrans("+-*", "*+-")
 _ALONE = "compute one run at a time (at_once=1)"
+
+
+def built(run: RunConfig) -> RunConfig:
+  """Makes a run's parts, and adds those of `policy_update` to its algorithm.
+
+  Their numbers then are numbers of the algorithm, which a grid can vary.
+  """
+  run = build(run)
+  algorithm = run.trained_algorithm
+  return dataclasses.replace(run, algorithm=algorithm, policy_update=UpdateConfig())
 
 
 def free_numbers(run: RunConfig) -> dict[str, float]:
@@ -88,8 +100,7 @@ def with_numbers(run: RunConfig, setting: Mapping[str, float]) -> RunConfig:
     UserError: if a number is out of range.
   """
   try:
-    for path, value in setting.items():
-      run = _replace(run, path.split("."), value)
+    run = with_settings(run, setting)
     check_algorithm(run)
   except ValueError as error:
     listed = ", ".join(f"{path}={value:g}" for path, value in setting.items())
@@ -97,29 +108,16 @@ def with_numbers(run: RunConfig, setting: Mapping[str, float]) -> RunConfig:
   return run
 
 
-def _replace(value: Any, keys: Sequence[str], number: float) -> Any:
-  key, *inner = keys
-  if isinstance(value, tuple):
-    items = list(value)
-    items[int(key)] = _replace(items[int(key)], inner, number) if inner else number
-    return tuple(items)
-  new = _replace(getattr(value, key), inner, number) if inner else number
-  return dataclasses.replace(value, **{key: new})
-
-
 def _check_path(run: RunConfig, path: str, free: Mapping[str, float]) -> None:
   if path in free:
     return
-  value: Any = run
-  for key in path.split("."):
-    known = dataclasses.is_dataclass(value) and hasattr(value, key)
-    in_tuple = isinstance(value, tuple) and key.isdecimal() and int(key) < len(value)
-    if not known and not in_tuple:
-      raise UserError(
-        f"the grid has {path!r}, which is no setting of this run; its numbers are "
-        f"{', '.join(sorted(free))}"
-      )
-    value = getattr(value, key) if known else value[int(key)]
+  try:
+    value = setting_at(run, path)
+  except UserError:
+    raise UserError(
+      f"the grid has {path!r}, which is no setting of this run; its numbers are "
+      f"{', '.join(sorted(free))}"
+    ) from None
   raise UserError(
     f"the grid has {path!r}, which is {value!r}: it decides what is compiled and is no "
     "number that can be traced. Give runs that differ in it to study.study_runs; numbers "

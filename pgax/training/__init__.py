@@ -15,15 +15,19 @@ from pgax.models.lora import LoraConfig
 from pgax.rollout.config import RewardModelConfig, SamplingConfig, ScoringConfig
 from pgax.runs.checkpoint import CheckpointConfig
 from pgax.runs.compilation_cache import enable_compilation_cache
+from pgax.settings import Entry, entry, with_settings
+from pgax.training.build import build
 from pgax.training.config import PreferenceConfig, RunConfig
 from pgax.training.preferences import train_on_preferences
 from pgax.training.progress import Progress
+from pgax.training.saved import saved_run, to_json
 from pgax.training.train import Result, train
 
 __all__ = [
   "CheckpointConfig",
   "CriticConfig",
   "DataConfig",
+  "Entry",
   "EvaluationConfig",
   "LearnerConfig",
   "LoraConfig",
@@ -39,7 +43,12 @@ __all__ = [
   "SupervisedConfig",
   "TrainState",
   "UserError",
+  "build",
   "enable_compilation_cache",
+  "entry",
+  "saved_run",
+  "to_json",
   "train",
   "train_on_preferences",
+  "with_settings",
 ]

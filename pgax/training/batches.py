@@ -56,7 +56,7 @@ def prompts_multiple(config: RunConfig, mesh: Mesh) -> int:
     config: configuration of the run.
     mesh: mesh of devices.
   """
-  parts = math.lcm(config.scoring.pipeline_chunks, config.algorithm.minibatches)
+  parts = math.lcm(config.scoring.pipeline_chunks, config.trained_algorithm.minibatches)
   return parts * batch_shards(mesh)
 
 

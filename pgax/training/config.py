@@ -1,4 +1,10 @@
-"""Configuration of runs: compositions of the rooms' own settings."""
+"""Configuration of runs: compositions of the rooms' own settings.
+
+A configuration is a value: it can be made, printed, changed (`dataclasses.replace`, or
+`pgax.settings.with_settings` for several settings by their paths) and trained. Parts that
+functions make, such as task and algorithm, are given as they are, or as an `entry` of the
+function, whose arguments then are settings too; `build` makes them.
+"""
 
 import dataclasses
 
@@ -21,6 +27,7 @@ from pgax.models.config import DecoderConfig
 from pgax.models.lora import LoraConfig
 from pgax.rollout.config import RewardModelConfig, SamplingConfig, ScoringConfig
 from pgax.runs.checkpoint import CheckpointConfig
+from pgax.settings import Entry
 from pgax.types import RewardFn, StepRewardFn
 
 # Settings that a run may change when it continues: they decide how long it trains and what
@@ -43,6 +50,20 @@ FREE_SETTINGS = frozenset(
   }
 )
 
+# The default decoder: 0.1 M parameters, for the byte tokenizer.
+SMALL_DECODER = DecoderConfig(
+  vocab_size=259,
+  num_layers=2,
+  embed_dim=64,
+  num_heads=4,
+  num_kv_heads=2,
+  head_dim=16,
+  mlp_dim=192,
+  dtype="auto",
+)
+# Classifiers of transformers do not scale embeddings.
+SMALL_REWARD_MODEL = dataclasses.replace(SMALL_DECODER, scale_embeddings=False)
+
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
@@ -50,10 +71,12 @@ class RunConfig:
 
   Attributes:
     name: name of the run, shown in its progress bar and report.
-    task: problems to train on and to evaluate with.
-    reward: reward function.
-    algorithm: policy-gradient algorithm.
-    model: configuration of the decoder.
+    task: problems to train on and to evaluate with, or the entry of a function that makes
+      them.
+    reward: reward function, or the entry of a function that makes one.
+    algorithm: policy-gradient algorithm, or the entry of a function that makes one.
+    model: configuration of the decoder. With a `model_path` its files decide it, and only
+      `dtype`, `attention` and `remat` can be set.
     steps: number of policy-gradient steps, including those that train the critic alone.
     seed: random seed of everything.
     data: how problems become prompts.
@@ -61,17 +84,17 @@ class RunConfig:
     scoring: where and when completions are scored.
     reward_model: learned reward model added to the reward function.
     step_reward: step reward function, for algorithms that learn from step rewards; it
-      always runs in the training process. None for no step rewards.
+      always runs in the training process; it may be an entry. None for no step rewards.
     optimizer: optimizer of the policy.
     critic: critic settings.
     lora: adapters of the policy. With a rank above 0 only adapters are trained, in every
       stage, over a frozen base that policy and reference share; exports have them merged.
-    policy_update: parts added to the algorithm's update, such as an entropy bonus. The
-      attribute `algorithm` has them.
+    policy_update: parts added to the algorithm's update, such as an entropy bonus; see
+      `trained_algorithm`.
     learner: how updates are computed.
     supervised: supervised training before reinforcement learning.
-    model_path: directory of a model in transformers' format to start from, whose
-      configuration is `model`; empty for fresh weights.
+    model_path: directory of a model in transformers' format to start from; empty for fresh
+      weights. The command line has `model.path`, too.
     init_from_run: folder of another run whose policy to start from; empty for fresh
       weights.
     evaluation: when and how held-out problems are evaluated.
@@ -85,17 +108,17 @@ class RunConfig:
   """
 
   name: str
-  task: Task
-  reward: RewardFn
-  algorithm: Algorithm
-  model: DecoderConfig
+  task: Task | Entry
+  reward: RewardFn | Entry
+  algorithm: Algorithm | Entry
+  model: DecoderConfig = SMALL_DECODER
   steps: int = 100
   seed: int = 0
   data: DataConfig = DataConfig()
   sampling: SamplingConfig = SamplingConfig()
   scoring: ScoringConfig = ScoringConfig()
   reward_model: RewardModelConfig = RewardModelConfig()
-  step_reward: StepRewardFn | None = None
+  step_reward: StepRewardFn | Entry | None = None
   optimizer: OptimizerConfig = OptimizerConfig()
   critic: CriticConfig = CriticConfig()
   lora: LoraConfig = LoraConfig()
@@ -111,33 +134,30 @@ class RunConfig:
   mesh: MeshConfig = MeshConfig()
 
   def __post_init__(self):
-    for name, cls in (("task", Task), ("algorithm", Algorithm), ("model", DecoderConfig)):
-      if not isinstance(vars(self)[name], cls):
-        raise ValueError(
-          f"{name} is {vars(self)[name]!r}; it must be of type {cls.__name__}. In a config "
-          "file, give entry(function) of the function that makes it"
-        )
-    if not callable(self.reward):
+    for name, cls in (("task", Task), ("algorithm", Algorithm)):
+      _check_made(self, name, cls)
+    if not callable(self.reward) and not isinstance(self.reward, Entry):
       raise ValueError(f"reward is {self.reward!r}; it must be a function")
-    for field in dataclasses.fields(self):  # settings of the rooms
-      cls, value = type(field.default), vars(self)[field.name]
-      if dataclasses.is_dataclass(field.default) and not isinstance(value, cls):
-        raise ValueError(f"{field.name} is {value!r}; it must be of type {cls.__name__}")
+    _check_sections(self)
     check_at_least(self, 0, "seed", "steps")
     check_at_least(self, 1, "samples_every", "max_skipped")
-    object.__setattr__(self, "algorithm", self.policy_update.added_to(self.algorithm))
     if self.model_path and self.init_from_run:
       raise ValueError(
         f"model.path is {self.model_path!r} and init_from_run is {self.init_from_run!r}; "
         "a run can start from one of them only"
       )
+    if isinstance(self.algorithm, Algorithm):
+      self._check_algorithm(self.trained_algorithm)
+
+  def _check_algorithm(self, algorithm: Algorithm) -> None:
+    """Checks settings that depend on others, which only a made configuration has."""
     if self.learner.needs_experts and not self.model.num_experts:
       raise ValueError(
         f"learner.router_aux_coef is {self.learner.router_aux_coef} and "
         f"learner.router_replay is {self.learner.router_replay}; they must be 0 and False "
         "where model.num_experts is 0"
       )
-    prompts, minibatches = self.sampling.prompts_per_step, self.algorithm.minibatches
+    prompts, minibatches = self.sampling.prompts_per_step, algorithm.minibatches
     if prompts % minibatches:
       raise ValueError(
         f"sampling.prompts_per_step is {prompts}; it must be a multiple of minibatches, "
@@ -151,11 +171,17 @@ class RunConfig:
       )
 
   @property
+  def trained_algorithm(self) -> Algorithm:
+    """The algorithm that the run trains with: `algorithm` and the parts added to it."""
+    return self.policy_update.added_to(self.algorithm)
+
+  @property
   def step_config(self) -> StepConfig:
     """Settings that decide the compiled steps."""
+    algorithm = self.trained_algorithm
     return StepConfig(
       model=self.model,
-      algorithm=self.algorithm,
+      algorithm=algorithm,
       lora=self.lora,
       optimizer=self.optimizer,
       critic_optimizer=self.critic.optimizer,
@@ -165,7 +191,7 @@ class RunConfig:
       supervised_microbatches=self.supervised.microbatches,
       normalize_constant=self.supervised.normalize_constant,
       # Without minibatches no step depends on it.
-      prompts=self.sampling.prompts_per_step if self.algorithm.minibatches > 1 else 0,
+      prompts=self.sampling.prompts_per_step if algorithm.minibatches > 1 else 0,
     )
 
 
@@ -175,10 +201,12 @@ class PreferenceConfig:
 
   Attributes:
     name: name of the run, shown in its progress bar.
-    data: pairs to train on and to evaluate with.
-    model: configuration of the decoder; the export needs one that transformers has.
-    model_path: directory of a language model in transformers' format to start from, whose
-      configuration is `model`; empty for fresh weights. The head starts at zero.
+    data: pairs to train on and to evaluate with, or the entry of a function that makes
+      them.
+    model: configuration of the decoder; the export needs one that transformers has. With a
+      `model_path` its files decide it, as for a `RunConfig`.
+    model_path: directory of a language model in transformers' format to start from; empty
+      for fresh weights. The head starts at zero.
     optimizer: optimizer of the reward model.
     mesh: layout of the devices.
     seed: random seed of everything.
@@ -194,8 +222,8 @@ class PreferenceConfig:
   """
 
   name: str
-  data: Preferences
-  model: DecoderConfig
+  data: Preferences | Entry
+  model: DecoderConfig = SMALL_REWARD_MODEL
   model_path: str = ""
   optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-3)
   mesh: MeshConfig = MeshConfig()
@@ -210,6 +238,25 @@ class PreferenceConfig:
   max_skipped: int = 5
 
   def __post_init__(self):
+    _check_made(self, "data", Preferences)
+    _check_sections(self)
     check_at_least(self, 0, "seed", "steps")
     check_at_least(self, 1, "batch_size", "max_prompt_tokens", "max_completion_tokens")
     check_at_least(self, 1, "eval_every", "eval_pairs", "max_skipped")
+
+
+def _check_made(config: object, name: str, cls: type) -> None:
+  value = getattr(config, name)
+  if not isinstance(value, cls | Entry):
+    raise ValueError(
+      f"{name} is {value!r}; it must be of type {cls.__name__}, or entry(function) of the "
+      "function that makes it"
+    )
+
+
+def _check_sections(config: object) -> None:
+  """Checks the types of the settings of the rooms."""
+  for field in dataclasses.fields(config):
+    cls, value = type(field.default), getattr(config, field.name)
+    if dataclasses.is_dataclass(field.default) and not isinstance(value, cls):
+      raise ValueError(f"{field.name} is {value!r}; it must be of type {cls.__name__}")

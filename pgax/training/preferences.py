@@ -36,12 +36,13 @@ from pgax.runs.checkpoint import Checkpoints
 from pgax.runs.lock import check_unlocked
 from pgax.runs.loggers import Logger, check_loggers
 from pgax.runs.workdir import open_workdir
+from pgax.training.build import build
 from pgax.training.config import PreferenceConfig
 from pgax.training.driver import DEFAULT_LOGGERS, drive
 from pgax.training.loop import Schedule, Stage
 from pgax.training.policy import export_dtype
 from pgax.training.processes import check_processes
-from pgax.training.renamed import RENAMED_PREFERENCES, check_saved
+from pgax.training.saved import check_layout, record_of
 from pgax.training.stages import PairAccuracy, pair_arrays
 
 _CHECKED = 1_000  # pairs; a later one over the limit ends the run with the same message
@@ -196,7 +197,9 @@ def train_on_preferences(
     UserError: if the configuration can't be run or the folder can't be used.
     DivergedError: if several updates in a row are not finite (`max_skipped`).
   """
-  check_processes(workdir, record or {})
+  record = record_of(config) if record is None else record
+  config = build(config)
+  check_processes(workdir, record)
   with shared_errors():
     check_loggers(loggers)
     check_unlocked(workdir)
@@ -205,10 +208,10 @@ def train_on_preferences(
       run.check()
     except ValueError as error:
       raise UserError(str(error)) from error
-    check_saved(workdir, RENAMED_PREFERENCES)
-  with open_workdir(workdir, record or {}, _FREE) as lock:
+    check_layout(workdir, record)
+  with open_workdir(workdir, record, _FREE) as lock:
     run.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
-    result = drive(run, workdir, lock, record or {}, loggers, progress)
+    result = drive(run, workdir, lock, record, loggers, progress)
     if not result.finished:
       return PreferenceResult(result.state, accuracy=None, finished=False)
     # A run that was finished before has evaluated nothing in this call.

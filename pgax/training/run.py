@@ -112,10 +112,10 @@ class PolicyRun:
       prompts=iterators[_REINFORCEMENT],
       sampling=config.sampling,
       scoring=config.scoring,
-      dynamic_sampling=config.algorithm.dynamic_sampling,
-      greedy_baseline=config.algorithm.greedy_baseline,
+      dynamic_sampling=config.trained_algorithm.dynamic_sampling,
+      greedy_baseline=config.trained_algorithm.greedy_baseline,
       step_reward=config.step_reward,
-      components=config.algorithm.components,
+      components=config.trained_algorithm.components,
       multiple=prompts_multiple(config, self.mesh),
       reward_model=self._load_reward_model(),
       lora=config.lora,
@@ -127,9 +127,12 @@ class PolicyRun:
 
   def _lagged(self, rollouts: Rollouts) -> Lagged:
     config = self.config
-    check_lag(config.sampling.lag, config.algorithm)
+    check_lag(config.sampling.lag, config.trained_algorithm)
     # One program for all completions, on devices that no other process has to follow.
-    chunks, dynamic = config.scoring.pipeline_chunks, config.algorithm.dynamic_sampling
+    chunks, dynamic = (
+      config.scoring.pipeline_chunks,
+      config.trained_algorithm.dynamic_sampling,
+    )
     overlap = chunks == 1 and dynamic is None and jax.process_count() == 1
     return Lagged(rollouts, config.sampling.lag, config.steps, overlap)
 
@@ -244,7 +247,7 @@ class PolicyRun:
 
   def reinforcement(self) -> Stage:
     """Returns the reinforcement stage."""
-    config, critic = self.config, self.config.algorithm.critic
+    config, critic = self.config, self.config.trained_algorithm.critic
     schedule = Schedule(
       steps=config.steps,
       eval_every=config.evaluation.every,

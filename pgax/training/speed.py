@@ -70,7 +70,7 @@ def run_speed(config: RunConfig) -> Speed:
   Args:
     config: configuration of the run.
   """
-  algorithm = config.algorithm
+  algorithm = config.trained_algorithm
   trained = 2 if algorithm.critic else 1
   known = algorithm.needs_old_logp + algorithm.needs_reference + bool(algorithm.critic)
   peak = peak_flops(config.mesh.peak_flops)

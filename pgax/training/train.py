@@ -16,14 +16,15 @@ from pgax.runs.lock import check_unlocked
 from pgax.runs.loggers import Logger, check_loggers
 from pgax.runs.workdir import open_workdir
 from pgax.training.batches import fit_task
+from pgax.training.build import build
 from pgax.training.config import FREE_SETTINGS, RunConfig
 from pgax.training.driver import DEFAULT_LOGGERS, drive
 from pgax.training.preflight import check_run
 from pgax.training.processes import check_processes
 from pgax.training.profile import Profiler, check_profile
 from pgax.training.progress import Progress, saved_progress
-from pgax.training.renamed import RENAMED_RUN, check_saved
 from pgax.training.run import PolicyRun
+from pgax.training.saved import check_layout, record_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +54,12 @@ def train(
   """Trains a policy, or continues to if the workdir holds an unfinished run.
 
   Args:
-    config: configuration of the run.
+    config: configuration of the run; `build` makes its entries.
     tokenizer: tokenizer of the model.
     workdir: folder of the run; new, empty, or of an earlier call for the same run.
     record: the configuration as JSON values, saved as `config.json`; a folder with another
-      record is rejected. Without a record, only shapes are compared.
+      record is rejected. None takes `to_json(config)`, or no record if a part of it, such
+      as a task that is no entry, can't be saved; then only shapes are compared.
     progress: whether to show progress bars; the writer does.
     loggers: names of built-in loggers (see `runs.loggers.BUILT_IN`), or loggers. JSON Lines
       are always written.
@@ -72,7 +74,9 @@ def train(
       anything is compiled.
     DivergedError: if several updates in a row are not finite (`max_skipped`).
   """
-  check_processes(workdir, record or {}, config.task.train)
+  record = record_of(config) if record is None else record
+  config = build(config)
+  check_processes(workdir, record, config.task.train)
   with contextlib.ExitStack() as stack:
     with shared_errors():
       check_loggers(loggers)
@@ -80,16 +84,16 @@ def train(
       check_unlocked(workdir)  # checked again by `open_workdir`, once the folder exists
       runner = stack.enter_context(open_reward_runner(config.reward, config.scoring))
       config, counts = fit_task(config, tokenizer)
-      check_saved(workdir, RENAMED_RUN)
+      check_layout(workdir, record)
       done = saved_progress(workdir)
       check_run(config, tokenizer, done, runner)
       _check_steps(config, workdir, done)
-    lock = stack.enter_context(open_workdir(workdir, record or {}, FREE_SETTINGS))
+    lock = stack.enter_context(open_workdir(workdir, record, FREE_SETTINGS))
     run = PolicyRun(config, tokenizer, runner, counts)
     run.checkpoints = Checkpoints(workdir, config.checkpoints.keep)
     on_writer(lambda: tokenizer.save_pretrained(workdir / "tokenizer"))
     profiler = Profiler(profile_steps, workdir)
-    result = drive(run, workdir, lock, record or {}, loggers, progress, profiler)
+    result = drive(run, workdir, lock, record, loggers, progress, profiler)
   return Result(result.state, Progress.of(result.state), result.finished)
 
 

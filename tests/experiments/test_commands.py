@@ -30,15 +30,18 @@ from tests.forked import last_of_each
     (["--config.steps=many"], "many"),
     (
       ["--config=nowhere.py"],
-      "config file nowhere.py does not exist; .*gmpo.py, grpo.py",
+      "config file nowhere.py does not exist; .*countdown.py, grpo.py",
     ),
-    (["--config.reward=x"], "--config.reward can't be set on the command line"),
+    (["--config.task=x"], "--config.task can't be set on the command line"),
+    (["--config.reward=x"], "--config.reward=x; it must be of type module:name"),
+    (["--algorithm=grop"], "--algorithm is 'grop'; allowed are reinforce, rloo"),
+    (["--algorithm=rloo", "--config.algorithm.clip_low=1"], "no key 'clip_low'; allowed"),
     (
       ["--config.sampling.prompts_per_step=6", "--config.learner.microbatches=400"],
       "learner.microbatches is 400; an optimizer step has .* completions",
     ),
     (
-      ["--config=experiments/configs/rloo.py", "--config.sampling.group_size=1"],
+      ["--algorithm=rloo", "--config.sampling.group_size=1"],
       "group size is 1; RLOO",
     ),
     (
@@ -76,7 +79,7 @@ FILES = {
   "def get_config(size):\n  pass\n": "TypeError: get_config.. missing 1 required",
   _failing("import no_such_module"): ":2: ModuleNotFoundError: No module named",
   _failing("raise KeyError('a\\nb')"): r":2: KeyError: 'a\\nb'",
-  _failing("return {'steps': 1}"): "returned a dict; it must return a ConfigDict",
+  _failing("return {'steps': 1}"): "returned a dict; it must return a RunConfig",
   _failing("return None"): "returned a NoneType; it must",
 }
 

@@ -4,23 +4,24 @@ import json
 
 import pytest
 
-from experiments.compare import compare, read_preset_config, table
+from experiments.compare import compare, table
+from experiments.preset_runs import preset_config
 from pgax.errors import UserError
+from pgax.training import with_settings
 from pgax.training.loop import Stage
 
 
 def small(name):
-  """A preset's config at the size of the tests."""
-  config = read_preset_config(name)
-  config.task.digits, config.steps = 1, 3
-  config.evaluation.problems = 6
-  model, sampling, warm = config.model, config.sampling, config.supervised
-  model.embed_dim, model.num_layers, model.mlp_dim = 32, 2, 48
-  model.num_heads, model.num_kv_heads, model.head_dim = 4, 2, 8
-  sampling.prompts_per_step, sampling.group_size = 4, 4
-  sampling.max_prompt_tokens, sampling.max_completion_tokens = 5, 16
-  warm.steps, warm.batch_size, warm.optimizer.decay_steps = 30, 4, 30
-  return config
+  """A preset's run at the size of the tests."""
+  sampling = {"prompts_per_step": 4, "group_size": 4}
+  sampling |= {"max_prompt_tokens": 5, "max_completion_tokens": 16}
+  model = {"embed_dim": 32, "mlp_dim": 48, "head_dim": 8}
+  supervised = {"steps": 30, "batch_size": 4, "optimizer.decay_steps": 30}
+  changes = {"task.digits": 1, "steps": 3, "evaluation.problems": 6}
+  changes |= {f"sampling.{name}": value for name, value in sampling.items()}
+  changes |= {f"model.{name}": value for name, value in model.items()}
+  changes |= {f"supervised.{name}": value for name, value in supervised.items()}
+  return with_settings(preset_config(name), changes)
 
 
 @pytest.mark.slow

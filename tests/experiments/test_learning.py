@@ -3,6 +3,7 @@
 They take many minutes, so they are left out of the test command; see README.md.
 """
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +11,12 @@ from pathlib import Path
 import jax
 import pytest
 
-from experiments.compare import read_preset_config
-from experiments.configuration import freeze
+from experiments.preset_runs import preset_config
 from pgax.algorithms import presets
 from pgax.data import byte_tokenizer
 from pgax.runs.json_lines import read_lines
-from pgax.training import train
+from pgax.settings import settings_of
+from pgax.training import to_json, train, with_settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,24 +32,22 @@ def test_the_default_job_from_forgetful_to_right(tmp_path):
 
 
 def brief(name):
-  """A preset's config with less pretraining of the critic and fewer held-out problems."""
-  config = read_preset_config(name)
-  config.evaluation.problems = 64
-  if "pretraining" in config.algorithm:
-    config.algorithm.pretraining = 2
+  """A preset's run with less pretraining of the critic and fewer held-out problems."""
+  config = with_settings(preset_config(name), {"evaluation.problems": 64})
+  if "pretraining" in settings_of(config.algorithm):
+    config = with_settings(config, {"algorithm.pretraining": 2})
   return config
 
 
 @pytest.mark.slow
 def test_every_preset_learns_from_the_same_warm_start(tmp_path):
-  tokenizer, warm, start = byte_tokenizer(), tmp_path / "warm", brief("grpo")
-  start.steps = 0
-  train(freeze(start), tokenizer, warm, progress=False)
+  tokenizer, warm = byte_tokenizer(), tmp_path / "warm"
+  start = dataclasses.replace(brief("grpo"), steps=0)
+  train(start, tokenizer, warm, to_json(start), progress=False)
   for name in [preset.__name__ for preset in presets.ALL]:
-    config = brief(name)
-    config.supervised.steps, config.init_from_run = 0, str(warm)
-    config.steps = config.evaluation.every = 8
-    train(freeze(config), tokenizer, tmp_path / name, progress=False)
+    changes = {"supervised.steps": 0, "init_from_run": str(warm)}
+    changes |= {"steps": 8, "evaluation.every": 8}
+    train(with_settings(brief(name), changes), tokenizer, tmp_path / name, progress=False)
     rows = read_lines(tmp_path / name / "metrics.jsonl")
     assert rows[0]["eval/accuracy"] <= 0.4, name
     assert rows[-1]["eval/accuracy"] >= 0.6, name

@@ -11,17 +11,26 @@ import torch
 import transformers
 
 from experiments.configs import gsm8k_r1_zero
-from experiments.configuration import entry, freeze, run_config
-from experiments.saved_config import from_json, to_json
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.data.tokenizer import load_tokenizer
 from pgax.models import Decoder, hf, lora
 from pgax.runs.json_lines import read_lines
 from pgax.tasks import addition
-from pgax.training import UserError, train
+from pgax.training import (
+  EvaluationConfig,
+  RunConfig,
+  SamplingConfig,
+  UserError,
+  build,
+  entry,
+  to_json,
+  train,
+  with_settings,
+)
 from pgax.training.policy import export_policy, load_policy
 from pgax.training.preflight import check_run
+from pgax.training.saved import from_json
 from tests.models.hf.families import CASES
 from tests.tiny import any_reward
 
@@ -45,20 +54,24 @@ def directory(path, name="qwen3"):
 
 def config(path):
   """Two steps of GRPO on one-digit sums, from a directory."""
-  task = entry(addition, digits=1)
-  config = run_config("hf", task, any_reward, entry(algorithms.grpo))
-  config.model.path = str(path)
-  config.supervised.steps, config.steps, config.evaluation.problems = 0, 2, 4
-  config.sampling.prompts_per_step, config.sampling.group_size = 4, 4
-  config.sampling.max_prompt_tokens, config.sampling.max_completion_tokens = 5, 8
-  return config
+  return RunConfig(
+    name="hf",
+    task=entry(addition, digits=1),
+    reward=any_reward,
+    algorithm=entry(algorithms.grpo),
+    model_path=str(path),
+    steps=2,
+    sampling=SamplingConfig(
+      prompts_per_step=4, group_size=4, max_prompt_tokens=5, max_completion_tokens=8
+    ),
+    evaluation=EvaluationConfig(problems=4),
+  )
 
 
 @pytest.mark.parametrize(("name", "rank"), RUNS)
 def test_trained_and_exported(tmp_path, name, rank):
-  given = config(directory(tmp_path / "model", name))
-  given.lora.rank = rank
-  run, workdir = freeze(given), tmp_path / "run"
+  given = with_settings(config(directory(tmp_path / "model", name)), {"lora.rank": rank})
+  run, workdir = build(given), tmp_path / "run"
   tokenizer = load_tokenizer(tmp_path / "model")
   result = train(run, tokenizer, workdir, to_json(given), progress=False)
   assert result.finished
@@ -76,7 +89,7 @@ def test_trained_and_exported(tmp_path, name, rank):
   tokens = np.random.default_rng(0).integers(3, 259, (2, 7))
   with torch.no_grad():
     expected = theirs(torch.tensor(tokens)).logits.numpy()
-  params = load_policy(freeze(from_json(to_json(given))), workdir).params
+  params = load_policy(build(from_json(to_json(given))), workdir).params
   positions = jnp.broadcast_to(jnp.arange(7), (2, 1, 7))
   ours, _ = Decoder(run.model).apply(params, jnp.asarray(tokens)[:, None], positions)
   np.testing.assert_allclose(ours[:, 0], expected, rtol=1e-4, atol=1e-4)
@@ -88,7 +101,7 @@ def test_trained_and_exported(tmp_path, name, rank):
 
 
 def test_r1_zero_has_the_values_of_cs336():
-  run = freeze(gsm8k_r1_zero.get_config())
+  run = build(gsm8k_r1_zero.get_config())
   s, o = run.sampling, run.optimizer
   assert (run.steps, run.evaluation.every) == (200, 10)
   assert (s.completions_per_step, s.group_size) == (256, 8)
@@ -109,13 +122,13 @@ def test_r1_zero_runs_from_a_directory(tmp_path):
   path = directory(tmp_path / "model", "qwen2_tied") / "config.json"
   raw = json.loads(path.read_text())
   path.write_text(json.dumps(raw | {"max_position_embeddings": 2048}))  # bytes are many
-  given.model.path = str(path.parent)
-  given.sampling.prompts_per_step = given.sampling.group_size = 2
-  given.learner.microbatches = 2
-  given.sampling.max_prompt_tokens, given.sampling.max_completion_tokens = 1400, 24
-  given.steps, given.evaluation.problems = 1, 2
+  changes = {"model_path": str(path.parent), "learner.microbatches": 2}
+  changes |= {"sampling.prompts_per_step": 2, "sampling.group_size": 2}
+  changes |= {"sampling.max_prompt_tokens": 1400, "sampling.max_completion_tokens": 24}
+  changes |= {"steps": 1, "evaluation.problems": 2}
+  given = with_settings(given, changes)
   tokenizer = load_tokenizer(tmp_path / "model")
-  result = train(freeze(given), tokenizer, tmp_path / "run", {}, progress=False)
+  result = train(given, tokenizer, tmp_path / "run", {}, progress=False)
   assert result.finished
   row = read_lines(tmp_path / "run" / "metrics.jsonl")[1]
   assert row["reward/format_reward"] == row["eval/accuracy"] == 0.0
@@ -129,18 +142,19 @@ def _anywhere(params):
 def test_the_directory_decides_the_shape(tmp_path):
   given = config(directory(tmp_path / "model"))
   loaded = hf.load_config(tmp_path / "model")
-  assert freeze(given).model == dataclasses.replace(loaded, dtype="auto")
-  given.model.dtype = "bfloat16"
-  assert freeze(given).model.dtype == "bfloat16"
-  given.model.embed_dim = 48
+  assert build(given).model == dataclasses.replace(loaded, dtype="auto")
+  assert build(build(given)).model == build(given).model
+  given = with_settings(given, {"model.dtype": "bfloat16"})
+  assert build(given).model.dtype == "bfloat16"
+  given = with_settings(given, {"model.embed_dim": 48})
   with pytest.raises(UserError, match="config.model.embed_dim is 48 and config.model.path"):
-    freeze(given)
+    build(given)
 
 
 def test_texts_longer_than_the_model_takes_are_refused(tmp_path):
   given = config(directory(tmp_path / "model"))
-  given.sampling.max_completion_tokens = 10_000
-  run, tokenizer = freeze(given), load_tokenizer(tmp_path / "model")
+  given = with_settings(given, {"sampling.max_completion_tokens": 10_000})
+  run, tokenizer = build(given), load_tokenizer(tmp_path / "model")
   with pytest.raises(UserError, match="the model's max_position_embeddings al"):
     check_run(run, tokenizer)
 
@@ -156,13 +170,11 @@ def test_eos_of_the_model_ends_completions(tmp_path):
 def test_what_does_not_fit_is_said_before_the_start(tmp_path):
   given = config(tmp_path / "nowhere")
   with pytest.raises(UserError, match="nowhere.*config.json can't be read"):
-    freeze(given)
+    build(given)
   path = directory(tmp_path / "model")
-  both = config(path)
-  both.init_from_run = "other"
-  with pytest.raises(UserError, match="a run can start from one of them only"):
-    freeze(both)
+  with pytest.raises(ValueError, match="a run can start from one of them only"):
+    dataclasses.replace(config(path), init_from_run="other")
   (path / "model.safetensors").unlink()
   with pytest.raises(UserError, match="model"):
-    train(freeze(config(path)), byte_tokenizer(), tmp_path / "run", {}, progress=False)
+    train(config(path), byte_tokenizer(), tmp_path / "run", {}, progress=False)
   assert not (tmp_path / "run").exists()

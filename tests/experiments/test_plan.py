@@ -10,12 +10,12 @@ import sys
 import pytest
 
 from experiments.configs import grpo
-from experiments.configuration import freeze
 from experiments.plan import arithmetic, fits, report
 from experiments.plan.machines import machine
 from experiments.plan.shapes import SHAPES
 from pgax import algorithms
 from pgax.errors import UserError
+from pgax.training import build, with_settings
 from tests.devices import ROOT
 
 GIB = 2**30
@@ -36,18 +36,13 @@ COMPILED = [
 
 
 def job(model, topology, mesh, learner=None, **sampling):
-  config = grpo.get_config()
-  config.algorithm.epochs = config.algorithm.minibatches = 1
-  config.mesh.fsdp, config.mesh.model = mesh
-  for section, values in (
-    ("learner", {"length_buckets": 1, **(learner or {})}),
-    ("sampling", {"prompts_per_step": 32, "group_size": 8, **sampling}),
-  ):
-    for name, value in values.items():
-      config[section][name] = value
-  config.sampling.max_prompt_tokens = sampling.get("max_prompt_tokens", 512)
-  config.sampling.max_completion_tokens = sampling.get("max_completion_tokens", 1024)
-  run = freeze(config, with_task=False)
+  lengths = {"max_prompt_tokens": 512, "max_completion_tokens": 1024}
+  sampling = {"prompts_per_step": 32, "group_size": 8, **lengths, **sampling}
+  learner = {"length_buckets": 1, **(learner or {})}
+  changes = {"mesh.fsdp": mesh[0], "mesh.model": mesh[1], "algorithm": algorithms.grpo()}
+  changes |= {f"learner.{name}": value for name, value in learner.items()}
+  changes |= {f"sampling.{name}": value for name, value in sampling.items()}
+  run = build(with_settings(grpo.get_config(), changes), with_task=False)
   devices = machine(topology)
   model = arithmetic.with_dtypes(SHAPES[model], devices.kind.platform)
   run = dataclasses.replace(run, model=model)

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from experiments.preset_runs import command
 from experiments.presets import describe, describe_kl, note, other_settings, table
 from pgax import algorithms
 from pgax.algorithms import filters, parts
@@ -17,8 +18,9 @@ def test_docs_are_made_from_the_values():
 def test_a_row_for_every_preset():
   rows = [line for line in table().splitlines() if line.startswith("| `")]
   names = [row.split("`")[1] for row in rows]
-  assert names == [preset.__name__ for preset in algorithms.presets.ALL]
-  assert all(row.count("|") == 10 for row in rows)
+  presets = [preset.__name__ for preset in algorithms.presets.ALL]
+  assert names == presets + [command(name) for name in presets]
+  assert [row.count("|") for row in rows] == [10] * len(presets) + [5] * len(presets)
 
 
 def test_notes_are_those_of_the_docstrings():

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 from experiments.checkpoint import in_words
-from experiments.configuration import saved_run
 from pgax.data.solve_rates import read_solve_rates
 from pgax.runs.json_lines import read_lines
 from pgax.tasks import addition
 from pgax.training import Progress, SupervisedConfig
 from pgax.training.policy import load_policy
+from pgax.training.saved import saved_run
 from tests import tiny
 from tests.experiments.small import SMALL
 from tests.forked import last_of_each
@@ -183,8 +183,8 @@ def test_evaluate_on_a_file_with_several_samples(trained, call, tmp_path):
 
 
 FILE_CONFIG = """
-from experiments.configuration import entry, run_config
 from pgax import algorithms, data, rewards
+from pgax.training import RunConfig, SamplingConfig, entry
 
 
 def get_config():
@@ -193,10 +193,13 @@ def get_config():
     entry(data.json_lines, path="{folder}/" + x) for x in ("train.jsonl", "held_out.jsonl")
   ]
   task = entry(data.from_rows, train=files[0], held_out=files[1], parse=parse)
-  config = run_config("sums", task, rewards.final_answer, entry(algorithms.grpo))
-  config.sampling.max_prompt_tokens = 9
-  config.sampling.max_completion_tokens = 17
-  return config
+  return RunConfig(
+    name="sums",
+    task=task,
+    reward=rewards.final_answer,
+    algorithm=entry(algorithms.grpo),
+    sampling=SamplingConfig(max_prompt_tokens=9, max_completion_tokens=17),
+  )
 """
 
 
@@ -255,6 +258,7 @@ def test_a_run_can_be_moved_away_from_its_problems(call, tmp_path):
 def test_gsm8k_goes_through_everything(trained, call, tmp_path):
   workdir, file = tmp_path / "gsm8k", "experiments/configs/gsm8k.py"
   rows, long = tmp_path / "rows.jsonl", {"question": "x" * 1024, "answer": "#### 1"}
+  lengths = ["--config.sampling.max_prompt_tokens=480"]  # those of the excerpt
   whole = (ROOT / "tests" / "data" / "gsm8k" / "train.jsonl").read_text()
   rows.write_text(f"{whole}{{}}\n{json.dumps(long)}\n")  # a bad row, and a long prompt
   done = call(
@@ -266,6 +270,9 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
     f"--workdir={workdir}",
     "--config.evaluation.problems=4",
     "--config.sampling.prompts_per_step=2",
+    *lengths,
+    "--config.sampling.max_completion_tokens=840",
+    "--config.learner.length_buckets=1",
     "--config.model.embed_dim=16",
     "--config.model.num_layers=1",
   )
@@ -284,6 +291,7 @@ def test_gsm8k_goes_through_everything(trained, call, tmp_path):
     f"--workdir={trained[0]}",
     f"--config={file}",
     "--problems=3",
+    *lengths,
     "--config.sampling.max_completion_tokens=32",
   )
   assert done.returncode == 0, done.stderr[-3000:]
@@ -328,7 +336,7 @@ def test_prompts_are_rendered_as_those_of_the_run(trained, call, tmp_path):
   config["data"]["chat_template"] = True  # which its tokenizer has none of
   (folder / "config.json").write_text(json.dumps(config))
   for program in ("evaluate", "solve_rates"):
-    other = ["--config=experiments/configs/rloo.py", f"--output={tmp_path}/x"]
+    other = ["--config=experiments/configs/grpo.py", f"--output={tmp_path}/x"]
     done = call(program, f"--workdir={folder}", *other)
     assert done.returncode == 2 and "has no chat template" in done.stderr, done.stderr
 

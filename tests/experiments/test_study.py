@@ -22,7 +22,10 @@ def test_an_axis_has_the_types_of_its_setting():
 @pytest.mark.parametrize(
   ("text", "message"),
   [
-    ("algorithm.clip=0.2", "'algorithm.clip', which has no 'clip'; allowed are clip_high"),
+    (
+      "algorithm.clip=0.2",
+      "config.algorithm has no key 'clip'; allowed are clip_high",
+    ),
     ("algorithm.clip_high", "has no values; give KEY=VALUE,VALUE"),
     ("algorithm.clip_high=", "has no values; give KEY=VALUE,VALUE"),
     ("algorithm.clip_high=a", "clip_high=a; it must be of type float"),

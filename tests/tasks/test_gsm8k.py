@@ -1,5 +1,6 @@
 """GSM8K: always its excerpt, and the full data set if it is beside the clone."""
 
+import dataclasses
 import json
 import pickle
 from pathlib import Path
@@ -7,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from experiments.configs.gsm8k import get_config
-from experiments.configuration import freeze
 from pgax.data import byte_tokenizer, json_lines
 from pgax.data.sources import read_problems
 from pgax.rewards import Math, R1Zero, final_answer
 from pgax.tasks import GSM8KFields, gsm8k
+from pgax.training import build, entry
 from pgax.training.preflight import check_run
 
 EXCERPT = Path(__file__).parents[1] / "data" / "gsm8k"
@@ -62,10 +63,9 @@ def test_the_excerpt_has_its_license_and_no_overlap():
 
 @pytest.mark.parametrize("folder", [EXCERPT, *([FULL] if FULL.is_dir() else [])])
 def test_every_problem_is_within_the_limits_of_the_config(folder):
-  config = get_config()
-  config.task.train_path = f"{folder}/train.jsonl"
-  config.task.held_out_path = f"{folder}/test.jsonl"
-  check_run(freeze(config), byte_tokenizer())
+  paths = {"train_path": f"{folder}/train.jsonl", "held_out_path": f"{folder}/test.jsonl"}
+  config = dataclasses.replace(get_config(), task=entry(gsm8k, **paths))
+  check_run(build(config), byte_tokenizer())
 
 
 GOOD = json.dumps({"question": "q é", "answer": "#### 1"}, ensure_ascii=False).encode()

@@ -4,12 +4,14 @@ import dataclasses
 
 from pgax.algorithms import parts
 from pgax.algorithms.presets.penalty import kl_penalty
+from pgax.algorithms.presets.schedule import with_schedule
 from pgax.algorithms.spec import Algorithm, CriticSpec, PositiveNLL
 from pgax.ops import aggregation, kl
 
 __all__ = ["ppo", "vc_ppo", "vapo"]
 
 
+@with_schedule(epochs=4)
 def ppo(
   clip: float = 0.2,
   lam: float = 0.95,
@@ -17,8 +19,6 @@ def ppo(
   value_clip: float = 0.2,
   value_coef: float = 0.1,
   bootstrap_truncated: bool = False,
-  epochs: int = 4,
-  minibatches: int = 1,
 ) -> Algorithm:
   """PPO: proximal policy optimization, with a critic.
 
@@ -39,8 +39,6 @@ def ppo(
     value_coef: coefficient of the critic's loss.
     bootstrap_truncated: whether the critic's value follows the last token of completions
       cut at the length limit, as if they went on.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -56,11 +54,10 @@ def ppo(
       value_coef,
       bootstrap_truncated=bootstrap_truncated,
     ),
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule(epochs=4)
 def vc_ppo(
   pretraining: int = 10,
   clip: float = 0.2,
@@ -69,8 +66,6 @@ def vc_ppo(
   value_clip: float = 0.2,
   value_coef: float = 0.1,
   bootstrap_truncated: bool = False,
-  epochs: int = 4,
-  minibatches: int = 1,
 ) -> Algorithm:
   """VC-PPO: PPO with a pretrained critic and decoupled lambdas.
 
@@ -90,18 +85,17 @@ def vc_ppo(
     value_coef: coefficient of the critic's loss.
     bootstrap_truncated: whether the critic's value follows the last token of completions
       cut at the length limit, as if they went on.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
   """
   return dataclasses.replace(
-    ppo(clip, lam, kl_coef, epochs=epochs, minibatches=minibatches),
+    ppo(clip, lam, kl_coef),
     critic=_monte_carlo(value_clip, value_coef, pretraining, bootstrap_truncated),
   )
 
 
+@with_schedule(minibatches=16)
 def vapo(
   pretraining: int = 50,
   clip_low: float = 0.2,
@@ -111,8 +105,6 @@ def vapo(
   value_clip: float = 0.2,
   value_coef: float = 0.1,
   bootstrap_truncated: bool = False,
-  epochs: int = 1,
-  minibatches: int = 16,
 ) -> Algorithm:
   """VAPO: value-based augmented PPO.
 
@@ -132,8 +124,6 @@ def vapo(
     value_coef: coefficient of the critic's loss.
     bootstrap_truncated: whether the critic's value follows the last token of completions
       cut at the length limit, as if they went on.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -144,8 +134,6 @@ def vapo(
     aggregation=aggregation.token_mean,
     critic=_monte_carlo(value_clip, value_coef, pretraining, bootstrap_truncated),
     nll_loss=PositiveNLL(imitation_coef) if imitation_coef else None,
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 

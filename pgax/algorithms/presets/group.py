@@ -5,6 +5,7 @@ from typing import Literal
 
 from pgax.algorithms import filters, parts
 from pgax.algorithms.presets.penalty import kl_penalty
+from pgax.algorithms.presets.schedule import with_schedule
 from pgax.algorithms.spec import Algorithm, DynamicSampling
 from pgax.ops import aggregation, kl
 
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@with_schedule()
 def grpo(
   clip_low: float = 0.2,
   clip_high: float = 0.2,
@@ -29,8 +31,6 @@ def grpo(
   ddof: int = 0,
   eps: float = 1e-6,
   scale_rewards: Literal["group", "batch", "none"] = "group",
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """GRPO: group relative policy optimization.
 
@@ -46,8 +46,6 @@ def grpo(
     eps: constant added to the standard deviation, in units of reward.
     scale_rewards: whose standard deviation divides the rewards: `group`, `batch` (see
       `advantages.batch_scaled`), or `none` for no division.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -67,19 +65,16 @@ def grpo(
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=aggregation.sequence_mean,
     kl=kl_penalty(kl.k3, kl_coef, "loss"),
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def grpo_process(
   clip_low: float = 0.2,
   clip_high: float = 0.2,
   kl_coef: float = 0.04,
   ddof: int = 0,
   eps: float = 1e-6,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """GRPO with process supervision: every step of a completion is rewarded.
 
@@ -96,26 +91,23 @@ def grpo_process(
     kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
     ddof: 0 for the population's standard deviation of the rewards, 1 for the sample's.
     eps: constant added to the standard deviation, in units of reward.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`; it needs a function that rewards steps.
   """
   return dataclasses.replace(
-    grpo(clip_low, clip_high, kl_coef, epochs=epochs, minibatches=minibatches),
+    grpo(clip_low, clip_high, kl_coef),
     advantage=parts.ProcessNormalized(ddof, eps),
   )
 
 
+@with_schedule()
 def gdpo(
   components: tuple[str, ...] = ("accuracy", "format"),
   weights: tuple[float, ...] = (),
   clip_low: float = 0.2,
   clip_high: float = 0.2,
   kl_coef: float = 0.04,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """GDPO: GRPO with each component of the reward normalized by itself.
 
@@ -131,8 +123,6 @@ def gdpo(
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
     kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`; the reward function must return these scores.
@@ -146,18 +136,17 @@ def gdpo(
       "and a weight for each or no weights"
     )
   return dataclasses.replace(
-    grpo(clip_low, clip_high, kl_coef, epochs=epochs, minibatches=minibatches),
+    grpo(clip_low, clip_high, kl_coef),
     advantage=parts.DecoupledNormalized(tuple(weights)),
     components=tuple(components),
   )
 
 
+@with_schedule()
 def dr_grpo(
   clip_low: float = 0.2,
   clip_high: float = 0.2,
   max_length: int | None = None,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """Dr. GRPO: GRPO without division by the standard deviation or the length.
 
@@ -168,8 +157,6 @@ def dr_grpo(
     clip_low: how far a token's ratio may fall below 1.
     clip_high: how far a token's ratio may rise above 1.
     max_length: the constant, in tokens; None for the sampler's limit.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -178,11 +165,10 @@ def dr_grpo(
     advantage=parts.GroupCentered(),
     surrogate=parts.Clipped(clip_low, clip_high),
     aggregation=parts.FixedLength(max_length),
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def dapo(
   clip_low: float = 0.2,
   clip_high: float = 0.28,
@@ -190,8 +176,6 @@ def dapo(
   overlong_buffer: int | None = None,
   overlong_coef: float = 1.0,
   drop_truncated: bool = False,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """DAPO: decoupled clip and dynamic sampling policy optimization.
 
@@ -212,8 +196,6 @@ def dapo(
       for a fifth of the limit.
     overlong_coef: penalty of a completion at the limit; 0 for no such shaping.
     drop_truncated: whether completions cut at the limit are excluded from the update.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -225,16 +207,13 @@ def dapo(
     shaping=(parts.Overlong(overlong_buffer, overlong_coef),) if overlong_coef else (),
     dynamic_sampling=None if max_batches == 1 else DynamicSampling(max_batches),
     completion_filter=filters.finished if drop_truncated else None,
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def gspo(
   clip_low: float = 3e-4,
   clip_high: float = 4e-4,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """GSPO: group sequence policy optimization.
 
@@ -247,8 +226,6 @@ def gspo(
   Args:
     clip_low: how far a sequence's ratio may fall below 1.
     clip_high: how far a sequence's ratio may rise above 1.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -257,15 +234,12 @@ def gspo(
     advantage=parts.GroupNormalized(),
     surrogate=parts.SequenceClipped(clip_low, clip_high),
     aggregation=aggregation.sequence_mean,
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def gmpo(
   clip: float = 0.4,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """GMPO: geometric-mean policy optimization.
 
@@ -277,8 +251,6 @@ def gmpo(
 
   Args:
     clip: bound of a token's log-ratio, nats.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -287,16 +259,13 @@ def gmpo(
     advantage=parts.GroupNormalized(),
     surrogate=parts.GeometricMean(clip),
     aggregation=aggregation.sequence_mean,
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def cispo(
   clip_low: float = 1.0,
   clip_high: float = 0.28,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """CISPO: clipped importance-sampling policy optimization.
 
@@ -309,8 +278,6 @@ def cispo(
   Args:
     clip_low: how far a token's weight may fall below 1; 1 for no lower bound.
     clip_high: how far a token's weight may rise above 1.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -319,16 +286,13 @@ def cispo(
     advantage=parts.GroupNormalized(),
     surrogate=parts.ClippedWeight(clip_low, clip_high),
     aggregation=aggregation.token_mean,
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def sapo(
   tau_pos: float = 1.0,
   tau_neg: float = 1.05,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """SAPO: soft adaptive policy optimization.
 
@@ -341,8 +305,6 @@ def sapo(
   Args:
     tau_pos: sharpness of the gate for positive advantages.
     tau_neg: sharpness of the gate for all other advantages.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -351,16 +313,13 @@ def sapo(
     advantage=parts.GroupNormalized(),
     surrogate=parts.SigmoidGate(tau_pos, tau_neg),
     aggregation=aggregation.sequence_mean,
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def dppo(
   delta: float = 0.15,
   max_length: int | None = None,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """DPPO: a bound on the change of a token's probability instead of the clip.
 
@@ -375,8 +334,6 @@ def dppo(
   Args:
     delta: largest change of a token's probability.
     max_length: the constant, in tokens; None for the sampler's limit.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -385,6 +342,4 @@ def dppo(
     advantage=parts.GroupCentered(),
     surrogate=parts.ProbabilityClipped(delta, "sampler"),
     aggregation=parts.FixedLength(max_length),
-    epochs=epochs,
-    minibatches=minibatches,
   )

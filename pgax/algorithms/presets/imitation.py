@@ -3,17 +3,17 @@
 import math
 
 from pgax.algorithms import parts
+from pgax.algorithms.presets.schedule import with_schedule
 from pgax.algorithms.spec import Algorithm
 from pgax.ops import aggregation
 
 __all__ = ["expert_iteration"]
 
 
+@with_schedule()
 def expert_iteration(
   threshold: float = 0.0,
   normalize_constant: float = 0.0,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """Expert iteration: supervised steps on correct completions.
 
@@ -30,8 +30,6 @@ def expert_iteration(
     normalize_constant: 0 takes the mean over all tokens of correct completions. Any other
       constant divides the sum over each completion's tokens, followed by the mean over
       completions (CS336's `masked_normalize`).
-    epochs: number of passes over the correct completions.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm` without clip, baseline and KL penalty.
@@ -50,6 +48,4 @@ def expert_iteration(
     surrogate=parts.PolicyGradient(),
     aggregation=parts.FixedLength(constant) if constant else aggregation.token_mean,
     completion_filter=parts.RewardAbove(threshold),
-    epochs=epochs,
-    minibatches=minibatches,
   )

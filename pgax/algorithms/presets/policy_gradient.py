@@ -4,6 +4,7 @@ from typing import Literal
 
 from pgax.algorithms import parts
 from pgax.algorithms.presets.penalty import kl_penalty
+from pgax.algorithms.presets.schedule import with_schedule
 from pgax.algorithms.spec import Algorithm, MovingAverage
 from pgax.ops import aggregation, kl
 
@@ -18,11 +19,10 @@ __all__ = [
 ]
 
 
+@with_schedule()
 def reinforce(
   rate: float | None = None,
   baseline: Literal["mean", "none"] = "mean",
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """REINFORCE: the policy gradient with a mean reward as its baseline.
 
@@ -35,9 +35,6 @@ def reinforce(
     rate: weight of the newest batch in a moving average of the reward, in [0, 1]; None for
       the mean of the batch itself.
     baseline: `none` for `b = 0`, which requires a `rate` of None.
-    epochs: number of passes over a rollout. Without a ratio, steps after the first are
-      not corrected for the change of the policy.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm` without clip and KL penalty.
@@ -56,16 +53,13 @@ def reinforce(
     surrogate=parts.PolicyGradient(),
     aggregation=aggregation.sequence_sum,
     baseline=None if rate is None else MovingAverage(rate),
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def rloo(
   kl_coef: float = 0.05,
   clip: float | None = None,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """RLOO: REINFORCE with a leave-one-out baseline.
 
@@ -76,9 +70,6 @@ def rloo(
     kl_coef: coefficient of the KL penalty in the reward; 0 for no penalty.
     clip: how far a token's ratio may move from 1 under PPO's clip; None for the plain
       policy gradient.
-    epochs: number of passes over a rollout. Without a clip there is no ratio, and steps
-      after the first are not corrected for the change of the policy.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`; a group needs at least 2 completions.
@@ -88,12 +79,11 @@ def rloo(
     surrogate=parts.PolicyGradient() if clip is None else parts.Clipped(clip, clip),
     aggregation=aggregation.sequence_sum,
     kl=kl_penalty(kl.k1, kl_coef, "reward"),
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
-def remax(kl_coef: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm:
+@with_schedule()
+def remax(kl_coef: float = 0.05) -> Algorithm:
   """ReMax: REINFORCE with the reward of the greedy completion as its baseline.
 
   `loss = -sum_t (R - R(greedy) - kl_coef * sum_{s >= t} k1_s) logp_t`, mean over
@@ -101,9 +91,6 @@ def remax(kl_coef: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algor
 
   Args:
     kl_coef: coefficient of the KL penalty in the reward; 0 for no penalty.
-    epochs: number of passes over a rollout. Without a ratio, steps after the first are
-      not corrected for the change of the policy.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -114,16 +101,13 @@ def remax(kl_coef: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algor
     aggregation=aggregation.sequence_sum,
     kl=kl_penalty(kl.k1, kl_coef, "reward"),
     greedy_baseline=True,
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def reinforce_pp(
   kl_coef: float = 0.01,
   clip: float = 0.2,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """REINFORCE++: PPO without a critic, normalized over the global batch.
 
@@ -137,8 +121,6 @@ def reinforce_pp(
   Args:
     kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
     clip: how far a token's ratio may move from 1.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -148,16 +130,13 @@ def reinforce_pp(
     surrogate=parts.Clipped(clip, clip),
     aggregation=aggregation.token_mean,
     kl=kl_penalty(kl.k1, kl_coef, "reward"),
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def reinforce_pp_baseline(
   kl_coef: float = 1e-5,
   clip: float = 0.2,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """REINFORCE++ with the mean of the group as its baseline.
 
@@ -171,8 +150,6 @@ def reinforce_pp_baseline(
   Args:
     kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
     clip: how far a token's ratio may move from 1.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -182,24 +159,15 @@ def reinforce_pp_baseline(
     surrogate=parts.Clipped(clip, clip),
     aggregation=aggregation.token_mean,
     kl=kl_penalty(kl.k2, kl_coef, "loss"),
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
-def opo(
-  epochs: int = 1,
-  minibatches: int = 1,
-) -> Algorithm:
+@with_schedule()
+def opo() -> Algorithm:
   """OPO: on-policy optimization with the baseline of least variance.
 
   `A = R - sum_i l_i R_i / sum_i l_i`, the policy gradient, sum over tokens and mean over
   completions, no KL penalty. Source: arXiv 2505.23585.
-
-  Args:
-    epochs: number of passes over a rollout. Without a ratio, steps after the first are
-      not corrected for the change of the policy.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -208,24 +176,15 @@ def opo(
     advantage=parts.LengthWeighted(),
     surrogate=parts.PolicyGradient(),
     aggregation=aggregation.sequence_sum,
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
-def maxrl(
-  epochs: int = 1,
-  minibatches: int = 1,
-) -> Algorithm:
+@with_schedule()
+def maxrl() -> Algorithm:
   """MaxRL: maximum-likelihood reinforcement learning, for binary rewards.
 
   `A = (R - mean R) / mean R`, the policy gradient, sum over tokens and mean over
   completions, no KL penalty. Source: arXiv 2602.02710.
-
-  Args:
-    epochs: number of passes over a rollout. Without a ratio, steps after the first are
-      not corrected for the change of the policy.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -234,6 +193,4 @@ def maxrl(
     advantage=parts.RelativeToMean(),
     surrogate=parts.PolicyGradient(),
     aggregation=aggregation.sequence_sum,
-    epochs=epochs,
-    minibatches=minibatches,
   )

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pgax.algorithms import parts
 from pgax.algorithms.presets.penalty import kl_penalty
+from pgax.algorithms.presets.schedule import with_schedule
 from pgax.algorithms.spec import Algorithm, KLPenalty
 from pgax.ops import aggregation, kl
 from pgax.types import AdvantageFn
@@ -11,13 +12,12 @@ from pgax.types import AdvantageFn
 __all__ = ["mdpo", "mdpo_kimi", "tpo", "a_lol", "p3o", "copg"]
 
 
+@with_schedule(epochs=4)
 def mdpo(
   step_size: float = 1.0,
   final_step_size: float = 0.1,
   anneal_steps: int = 100,
   leave_one_out: bool = False,
-  epochs: int = 4,
-  minibatches: int = 1,
 ) -> Algorithm:
   """MDPO: mirror-descent policy optimization, several steps toward a proximal optimum.
 
@@ -34,9 +34,6 @@ def mdpo(
     anneal_steps: number of updates between the two.
     leave_one_out: whether the mean of the group leaves out the completion itself, which
       makes the gradient unbiased.
-    epochs: number of passes over a rollout. With a single optimizer step the divergence has
-      no effect.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -47,8 +44,6 @@ def mdpo(
     surrogate=parts.Unclipped(),
     aggregation=aggregation.sequence_mean,
     kl=KLPenalty(kl.k3, annealed, "loss", anchor="old", importance_weighted=True),
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
@@ -57,9 +52,8 @@ def _baseline(leave_one_out: bool) -> AdvantageFn:
   return parts.LeaveOneOut() if leave_one_out else parts.GroupCentered()
 
 
-def mdpo_kimi(
-  tau: float = 0.1, leave_one_out: bool = False, epochs: int = 4, minibatches: int = 1
-) -> Algorithm:
+@with_schedule(epochs=4)
+def mdpo_kimi(tau: float = 0.1, leave_one_out: bool = False) -> Algorithm:
   """Kimi k1.5: mirror-descent policy optimization as a squared distance.
 
   `(A - tau * log(policy / old policy))**2 / (2 tau)` of whole completions, `A = R - mean R`
@@ -71,9 +65,6 @@ def mdpo_kimi(
   Args:
     tau: weight of the log-ratio, positive.
     leave_one_out: whether the mean of the group leaves out the completion itself.
-    epochs: number of passes over a rollout. With a single optimizer step the ratio has no
-      effect.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -82,12 +73,11 @@ def mdpo_kimi(
     advantage=_baseline(leave_one_out),
     surrogate=parts.MirrorDescent(tau),
     aggregation=aggregation.sequence_mean,
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
-def tpo(eta: float = 1.0, epochs: int = 4, minibatches: int = 1) -> Algorithm:
+@with_schedule(epochs=4)
+def tpo(eta: float = 1.0) -> Algorithm:
   """TPO: target policy optimization.
 
   Cross-entropy of the policy over a group's completions to the target
@@ -96,8 +86,6 @@ def tpo(eta: float = 1.0, epochs: int = 4, minibatches: int = 1) -> Algorithm:
 
   Args:
     eta: temperature of the target, positive; lower is sharper.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -106,17 +94,14 @@ def tpo(eta: float = 1.0, epochs: int = 4, minibatches: int = 1) -> Algorithm:
     advantage=parts.GroupNormalized(eps=0.0),
     surrogate=parts.TargetMatching(eta),
     aggregation=aggregation.sequence_mean,
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def a_lol(
   importance: Literal["sequence", "token", "none"] = "sequence",
   clip: float = 0.9,
   kl_coef: float = 0.0,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """A-LoL: advantage-leftover-lunch, weighted imitation of above-average completions.
 
@@ -132,8 +117,6 @@ def a_lol(
       token's, `none` for a ratio of 1, the paper's reference-free variant.
     clip: how far that ratio may move from 1; ignored with `none`.
     kl_coef: coefficient of a KL penalty in the loss; with `none`, the paper's KL variant.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -143,17 +126,14 @@ def a_lol(
     surrogate=parts.ReferenceWeighted(clip, importance),
     aggregation=aggregation.sequence_sum,
     kl=kl_penalty(kl.k2, kl_coef, "loss"),
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
+@with_schedule()
 def p3o(
   form: Literal["separate", "joint"] = "separate",
   clip: float = 0.2,
   kl_coef: float = 0.05,
-  epochs: int = 1,
-  minibatches: int = 1,
 ) -> Algorithm:
   """P3O: pairwise proximal policy optimization.
 
@@ -169,8 +149,6 @@ def p3o(
       their log-ratios (V2).
     clip: bound of the ratio or of the difference.
     kl_coef: coefficient of the KL penalty in the reward; 0 for no penalty.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -180,12 +158,11 @@ def p3o(
     surrogate=parts.Pairwise(clip, form),
     aggregation=aggregation.sequence_mean,
     kl=kl_penalty(kl.k1, kl_coef, "reward"),
-    epochs=epochs,
-    minibatches=minibatches,
   )
 
 
-def copg(beta: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm:
+@with_schedule()
+def copg(beta: float = 0.05) -> Algorithm:
   """CoPG: contrastive policy gradient.
 
   `(R_1 - R_2 - beta * (log-ratio of y_1 - log-ratio of y_2))**2 / (2 beta)` over the pairs
@@ -197,8 +174,6 @@ def copg(beta: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm
 
   Args:
     beta: coefficient of the divergence from the reference, positive.
-    epochs: number of passes over a rollout.
-    minibatches: number of optimizer steps in a pass.
 
   Returns:
     An `Algorithm`.
@@ -207,6 +182,4 @@ def copg(beta: float = 0.05, epochs: int = 1, minibatches: int = 1) -> Algorithm
     advantage=parts.GroupCentered(),
     surrogate=parts.Contrastive(beta),
     aggregation=aggregation.sequence_mean,
-    epochs=epochs,
-    minibatches=minibatches,
   )

@@ -82,7 +82,7 @@ def update_bytes(config: RunConfig, mesh: Mesh) -> dict[str, int]:
   sampling, model = config.sampling, config.model
   steps = compiled_steps(config.step_config, mesh)
   state, shards = steps.abstract, batch_shards(mesh)
-  prompts = prompts_computed(config, mesh) // config.algorithm.minibatches
+  prompts = prompts_computed(config, mesh) // config.trained_algorithm.minibatches
   shape = prompts, sampling.group_size, sampling.max_completion_tokens
   plan = plan_rows(steps.learner, shape)
   completions = prompts * sampling.group_size // (plan.microbatches * shards)

@@ -44,7 +44,7 @@ def _check_reward(config: RunConfig, runner: RewardRunner, example: Example) -> 
   if outcome.reason not in ("", "nan"):
     raise failure("reward", outcome.detail)
   check_outcome(outcome)
-  components = set(config.algorithm.components) - {"reward"}
+  components = set(config.trained_algorithm.components) - {"reward"}
   if config.reward_model.path:
     components -= {"model", "function"}
   if not outcome.reason and (missing := components - outcome.scores.keys()):

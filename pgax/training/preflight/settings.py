@@ -75,7 +75,7 @@ def check_divisibility(config: RunConfig, mesh: Mesh) -> None:
 
 def check_algorithm(config: RunConfig) -> None:
   """Traces the algorithm on shapes alone, so that it can reject what it can't use."""
-  algorithm, s = config.algorithm, config.sampling
+  algorithm, s = config.trained_algorithm, config.sampling
   shapes = {
     "prompts": s.prompts_per_step,
     "group": s.group_size,
@@ -152,7 +152,8 @@ def check_optimizers(config: RunConfig) -> None:
 
 def check_decays(config: RunConfig) -> None:
   """Rejects learning rates that reach 0 before the last optimizer step."""
-  algorithm, critic = config.algorithm, config.algorithm.critic
+  algorithm = config.trained_algorithm
+  critic = algorithm.critic
   updates = algorithm.epochs * algorithm.minibatches
   critic_only = critic.pretraining_steps if critic else 0
   check_decay(config.optimizer, "optimizer", (config.steps - critic_only) * updates)

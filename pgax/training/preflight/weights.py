@@ -45,7 +45,7 @@ def check_weights(
   if done is None and config.init_from_run:
     folders["init_from_run"] = config.init_from_run
   critic_from = config.critic.start
-  critic_starts = config.algorithm.critic and (done is None or done.is_supervised)
+  critic_starts = config.trained_algorithm.critic and (done is None or done.is_supervised)
   if critic_starts and critic_from not in ("policy", "fresh"):
     if is_reward_model(Path(critic_from)):
       check_critic_start(config, mesh, tokenizer)
