@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +10,10 @@ import optax
 from pgax.algorithms.stateful import StepSignals
 from pgax.learner.batch import make_batch
 from pgax.learner.gradients import (
-  StepSums,
+  StepOutputs,
   Trained,
-  accumulate_gradients,
-  apply_update,
+  UpdateInputs,
+  optimizer_step,
 )
 from pgax.learner.learner import Learner
 from pgax.learner.metrics import (
@@ -28,31 +27,6 @@ from pgax.learner.update import Update
 from pgax.models.routing import balance_weights, count_choices
 from pgax.ops.masking import lengths
 from pgax.types import Array, Batch, Feedback, PyTree, Rollout, step_keys
-
-
-class StepOutputs(NamedTuple):
-  """Outputs of one optimizer step; `update_epochs` stacks them.
-
-  Attributes:
-    sums: sums over the tokens of the step's batch.
-    norms: global norms of the gradients.
-    skipped: bool, whether the step was not taken because something was not finite.
-    taken: bool, whether the step changed the parameters.
-    stopped: bool, whether the update ends here because of its divergence, untaken.
-    computed: bool, false for steps after that, all of whose outputs are 0.
-    tokens: number of trained tokens.
-    logp: `[N, G, T]` log-probabilities before the step, in nats; None if a separate pass
-      computed them.
-  """
-
-  sums: StepSums
-  norms: Trained
-  skipped: Array
-  taken: Array
-  stopped: Array
-  computed: Array
-  tokens: Array
-  logp: Array | None
 
 
 def make_policy_step(
@@ -78,7 +52,10 @@ def make_policy_step(
 def policy_step(
   learner: Learner, state: TrainState, rollout: Rollout, feedback: Feedback
 ) -> tuple[TrainState, Update]:
-  """Updates policy and critic on a scored rollout.
+  """Updates policy and critic on a scored rollout, minibatch by minibatch.
+
+  With a `target_kl` the update ends at the first minibatch whose mean divergence from the
+  old policy exceeds it: that step is not taken, and later ones are not computed.
 
   Args:
     learner: model, algorithm and settings.
@@ -96,7 +73,16 @@ def policy_step(
   if algorithm.entropy is not None:
     entropy_coef = algorithm.entropy.value(states["entropy"])
   batch = make_batch(learner, state, rollout, feedback, kl_coef)
-  params, opt_state, outputs = update_epochs(learner, state, batch, kl_coef, entropy_coef)
+  this = _inputs(learner, state, batch, kl_coef, entropy_coef)
+  step = functools.partial(optimizer_step, this)
+  start = (
+    Trained(state.params, state.critic_params),
+    Trained(state.opt_state, state.critic_opt_state),
+  )
+  if algorithm.stops_early:
+    step, start = _until_stopped(step), (start, jnp.bool_(False))
+  carry, outputs = jax.lax.scan(step, start, _orders(learner, state, len(batch.tokens)))
+  params, opt_state = carry[0] if algorithm.stops_early else carry
   old_logp = outputs.logp[0] if batch.old_logp is None else batch.old_logp
   metrics = {
     "param_norm": optax.tree.norm(params.policy),
@@ -119,88 +105,37 @@ def policy_step(
   return state, Update(metrics, batch.advantages)
 
 
-def update_epochs(
-  learner: Learner,
-  state: TrainState,
-  batch: Batch,
-  kl_coef: Array,
-  entropy_coef: Array | float = 0.0,
-) -> tuple[Trained, Trained, StepOutputs]:
-  """Runs all optimizer steps of an update: every minibatch of every epoch.
+def _inputs(
+  learner: Learner, state: TrainState, batch: Batch, kl_coef: Array, entropy_coef: Array
+) -> UpdateInputs:
+  """Collects what all optimizer steps share.
 
-  With a `target_kl` the update ends at the first minibatch whose mean divergence from the
-  old policy exceeds it: that step is not taken, and later ones are not computed.
-
-  Args:
-    learner: model, algorithm and settings.
-    state: state before the update.
-    batch: batch of the whole update.
-    kl_coef: coefficient of a KL penalty in the loss.
-    entropy_coef: coefficient of an entropy bonus.
-
-  Returns:
-    Parameters, optimizer states, and the stacked outputs of the optimizer steps.
+  Weights are those of the global batch. A minibatch holds a part of their sum, so it is
+  scaled up to estimate the same loss.
   """
-  algorithm = learner.algorithm
-  _, key = step_keys(state.key, state.total_steps)
-  count, prompts = algorithm.minibatches, batch.tokens.shape[0]
-  # Weights are those of the global batch. A minibatch holds a part of their sum, so it is
-  # scaled up to estimate the same loss.
+  router_weights, count = _router_weights(learner, batch), learner.algorithm.minibatches
   scaled = batch.replace(weights=batch.weights * count)
   if batch.nll_weights is not None:
     scaled = scaled.replace(nll_weights=batch.nll_weights * count)
-
-  router_weights = _router_weights(learner, batch)
-
-  def optimizer_step(carry: tuple[Trained, Trained], rows: Array) -> tuple:
-    params, opt_state = carry
-    # With one minibatch the order can't matter.
-    minibatch = scaled if count == 1 else jax.tree.map(lambda x: x[rows], scaled)
-    gradient, sums, logp = accumulate_gradients(
-      learner, params, state.base, minibatch, kl_coef, router_weights, entropy_coef
-    )
-    tokens, stopped = jnp.sum(minibatch.loss_mask), jnp.bool_(False)
-    if algorithm.stops_early:
-      stopped = sums.terms.kl_old > algorithm.target_kl * tokens
-    applies = (tokens > 0) & ~stopped
-    *carry, skipped = apply_update(learner, gradient, params, opt_state, sums.loss, applies)
-    return tuple(carry), StepOutputs(
-      sums=sums,
-      norms=Trained(*map(optax.tree.norm, gradient)),
-      skipped=skipped,
-      taken=applies & ~skipped,
-      stopped=stopped,
-      computed=jnp.bool_(True),
-      tokens=tokens,
-      logp=logp if batch.old_logp is None else None,
-    )
-
-  orders = _orders(learner, key, prompts)
-  params = Trained(state.params, state.critic_params)
-  opt_state = Trained(state.opt_state, state.critic_opt_state)
-  if not algorithm.stops_early:
-    carry, outputs = jax.lax.scan(optimizer_step, (params, opt_state), orders)
-    return *carry, outputs
-  start = (params, opt_state), jnp.bool_(False)
-  (carry, _), outputs = jax.lax.scan(_until_stopped(optimizer_step), start, orders)
-  return *carry, outputs
+  return UpdateInputs(learner, state.base, scaled, kl_coef, entropy_coef, router_weights)
 
 
-def _orders(learner: Learner, key: Array, rows: int) -> Array:
+def _orders(learner: Learner, state: TrainState, rows: int) -> Array:
   """Draws the rows of each optimizer step: `[epochs * minibatches, rows // minibatches]`.
 
-  Every minibatch has as many of the rows that fill up the batch, so that the others are
-  divided in the same way on any number of devices.
+  Every minibatch has as many of the padding rows, so that the others are divided in the
+  same way on any number of devices.
   """
   algorithm, prompts = learner.algorithm, learner.prompts or rows
+  _, key = step_keys(state.key, state.total_steps)
   count = algorithm.minibatches
   if prompts > rows or prompts % count:  # the latter are equal on no number of devices
     prompts = rows
   keys = jax.random.split(key, algorithm.epochs)
   orders = jax.vmap(lambda k: jax.random.permutation(k, prompts))(keys)
   orders = orders.reshape(len(keys) * count, -1)
-  filling = jnp.arange(prompts, rows).reshape(count, -1)
-  return jnp.concatenate([orders, jnp.tile(filling, (len(keys), 1))], axis=1)
+  padding = jnp.arange(prompts, rows).reshape(count, -1)
+  return jnp.concatenate([orders, jnp.tile(padding, (len(keys), 1))], axis=1)
 
 
 def _until_stopped(optimizer_step: Callable) -> Callable:

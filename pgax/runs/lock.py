@@ -64,7 +64,7 @@ class FolderLock:
       self._acquire()
     elif owner is not None and owner.token != self._lock.token:
       raise UserError(
-        f"{_describe(self._lock)} took over the folder, since this process was suspended or "
+        f"{_describe(self._lock)} took over the folder: this process was suspended, or "
         f"the file {self._lock.lock_file} was removed; nothing more is written to it"
       )
 

@@ -5,7 +5,6 @@ so slots and their order do not change the samples; see `loop`.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import chex
@@ -86,7 +85,7 @@ def sample(
     ValueError: if there are more slots than completions, the lanes do not divide the
       prompts and the slots, or slots are reused in a fixed number of steps.
   """
-  rollout, _ = sample_counted(
+  arguments, static = _arguments(
     model,
     params,
     prompt_tokens,
@@ -100,7 +99,7 @@ def sample(
     record_experts=record_experts,
     fixed_steps=fixed_steps,
   )
-  return rollout
+  return _decode(*arguments, **static)[0]
 
 
 def prompt_keys(key: Array, count: int) -> Array:
@@ -109,6 +108,42 @@ def prompt_keys(key: Array, count: int) -> Array:
 
 
 def sample_counted(
+  model: Decoder, params: PyTree, *arguments: Any, **settings: Any
+) -> tuple[Rollout, DecodeCounts]:
+  """Samples as `sample` does, and counts the work of decoding as well.
+
+  Args:
+    model: decoder of the policy.
+    params: parameters of the decoder.
+    *arguments: further arguments of `sample`.
+    **settings: named arguments of `sample`.
+
+  Returns:
+    A `Rollout`, and `DecodeCounts`.
+  """
+  arguments, static = _arguments(model, params, *arguments, **settings)
+  return _decode(*arguments, **static)
+
+
+def lower_sample(
+  model: Decoder, params: PyTree, *arguments: Any, **settings: Any
+) -> jax.stages.Lowered:
+  """Lowers the program of `sample`, for devices that may not be there.
+
+  Args:
+    model: decoder of the policy.
+    params: shapes of its parameters, with shardings.
+    *arguments: further arguments of `sample`, as shapes; the key is `[N]` keys.
+    **settings: named arguments of `sample`.
+
+  Returns:
+    The lowered program.
+  """
+  arguments, static = _arguments(model, params, *arguments, **settings)
+  return _decode.lower(*arguments, **static)
+
+
+def _arguments(
   model: Decoder,
   params: PyTree,
   prompt_tokens: Array,
@@ -122,98 +157,13 @@ def sample_counted(
   lanes: int = 1,
   record_experts: bool = False,
   fixed_steps: bool = False,
-) -> tuple[Rollout, DecodeCounts]:
-  """Samples as `sample` does, and counts the work of decoding as well.
-
-  Args:
-    model: decoder of the policy; see `sample` for this and all other arguments.
-    params: parameters of the decoder.
-    prompt_tokens: `[N, P]` int32.
-    prompt_mask: `[N, P]` bool.
-    key: random key, or `[N]` keys.
-    options: sampling options.
-    group: number of completions per prompt.
-    max_tokens: maximum number of tokens in a completion.
-    slots: number of completions decoded at a time; 0 for all.
-    lanes: number of queues.
-    record_experts: whether to return the experts of each token.
-    fixed_steps: whether to decode `max_tokens` steps in any case.
-
-  Returns:
-    A `Rollout`, and `DecodeCounts`.
-  """
+) -> tuple[tuple, dict[str, Any]]:
+  """Checks the arguments of `sample`; returns those of `_decode`, and what is static."""
   chex.assert_rank([prompt_tokens, prompt_mask, options.eos_ids], [2, 2, 1])
   chex.assert_equal_shape([prompt_tokens, prompt_mask])
-  n = len(prompt_tokens)
+  n = prompt_tokens.shape[0]
   key = prompt_keys(key, n) if key.ndim == 0 else key
   chex.assert_shape(key, (n,))
-  settings = _static(
-    model, n, group, slots, lanes, record_experts=record_experts, fixed_steps=fixed_steps
-  )
-  return _decode(
-    model,
-    params,
-    prompt_tokens,
-    prompt_mask,
-    key,
-    canonical(options),
-    max_tokens=max_tokens,
-    **settings,
-  )
-
-
-def lower_sample(
-  model: Decoder,
-  params: PyTree,
-  prompt_tokens: jax.ShapeDtypeStruct,
-  prompt_mask: jax.ShapeDtypeStruct,
-  keys: jax.ShapeDtypeStruct,
-  options: Options,
-  *,
-  group: int,
-  max_tokens: int,
-  slots: int = 0,
-  lanes: int = 1,
-) -> jax.stages.Lowered:
-  """Lowers the program of `sample`, for devices that may not be there.
-
-  Args:
-    model: decoder of the policy; see `sample` for this and all other arguments.
-    params: shapes of its parameters, with shardings.
-    prompt_tokens: shape `[N, P]`.
-    prompt_mask: shape `[N, P]`.
-    keys: shape `[N]` of random keys.
-    options: sampling options.
-    group: number of completions per prompt.
-    max_tokens: maximum number of tokens in a completion.
-    slots: number of completions decoded at a time; 0 for all.
-    lanes: number of queues.
-
-  Returns:
-    The lowered program.
-  """
-  return _decode.lower(
-    model,
-    params,
-    prompt_tokens,
-    prompt_mask,
-    keys,
-    canonical(options),
-    max_tokens=max_tokens,
-    **_static(model, prompt_tokens.shape[0], group, slots, lanes),
-  )
-
-
-def _static(
-  model: Decoder,
-  n: int,
-  group: int,
-  slots: int,
-  lanes: int,
-  record_experts: bool = False,
-  fixed_steps: bool = False,
-) -> dict[str, Any]:
-  """Checks what is compiled into `_decode`, besides lengths, and returns it."""
   if not 0 <= slots <= n * group:
     raise ValueError(
       f"slots is {slots}; it must be from 0 to the number of completions, {n * group}"
@@ -230,13 +180,15 @@ def _static(
     )
   if slots == n * group:
     lanes = n  # one slot per completion, one prompt per lane
-  return {
+  static = {
     "shape": (lanes, slots // lanes),
     "tail_lanes": tail_lanes,
     "group": group,
+    "max_tokens": max_tokens,
     "record_experts": record_experts and model.config.num_experts > 0,
     "fixed_steps": fixed_steps,
   }
+  return (model, params, prompt_tokens, prompt_mask, key, canonical(options)), static
 
 
 def decodes_unrolled(model: Decoder) -> bool:
@@ -334,14 +286,13 @@ def _run(
   """Decodes all completions, the last ones in fewer slots; also counts their places."""
   slots = state.job.size
   width = tail_width(slots // lanes, max_tokens)
-
-  def run(inputs: DecodeInputs, state: DecodeState, goes_on: Callable) -> DecodeState:
-    step = functools.partial(decode_step, model, inputs)
-    return jax.lax.while_loop(goes_on, step, state)
-
+  step = functools.partial(decode_step, model, inputs)
   if not width:
-    end = run(inputs, state, has_unfinished)
+    end = jax.lax.while_loop(has_unfinished, step, state)
     return end, end.step * slots
-  many = run(inputs, state, lambda state: has_more_than(state, lanes, width))
-  end = run(*shrink(inputs, many, lanes, width), has_unfinished)
-  return end, many.step * slots + (end.step - many.step) * lanes * width
+  many = functools.partial(has_more_than, lanes=lanes, width=width)
+  middle = jax.lax.while_loop(many, step, state)
+  tail_inputs, tail = shrink(inputs, middle, lanes, width)
+  step = functools.partial(decode_step, model, tail_inputs)
+  end = jax.lax.while_loop(has_unfinished, step, tail)
+  return end, middle.step * slots + (end.step - middle.step) * lanes * width

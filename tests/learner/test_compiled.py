@@ -125,12 +125,12 @@ def test_at_most_six_calls_lie_between_the_loop_and_the_loss(tmp_path):
   in_the_loop = [x for x in stacks if "run_stage" in x]  # it is traced before, too
   stack = max(in_the_loop, key=len)
   calls = stack[stack.index("run_stage") + 1 : stack.index("loss") + 1]
-  functions = [name for name in calls if "<locals>" not in name]  # bodies of scans apart
-  assert functions == [
-    "Reinforcement.step",
+  assert calls == [
+    "Stage.step",
+    "_build.<locals>.update",
     "policy_step",
-    "update_epochs",
-    "accumulate_gradients",
+    "optimizer_step",
+    "optimizer_step.<locals>.add_microbatch",
     "policy_objective",
     "loss",
   ]

@@ -117,7 +117,7 @@ def test_of_two_holders_after_a_removal_the_first_stops(tmp_path):
   first = FolderLock(tmp_path)
   (tmp_path / LOCK).unlink()
   with FolderLock(tmp_path) as second:
-    with pytest.raises(UserError, match="took over the folder .* was removed"):
+    with pytest.raises(UserError, match="took over the folder: .* was removed"):
       first.check()
     first.release()
     second.check()
