@@ -282,9 +282,7 @@ def test_a_value_is_trained_and_recorded(tmp_path):
   result = train(given, byte_tokenizer(), tmp_path / "run", progress=False)
   assert result.finished and saved_run(tmp_path / "run").algorithm == algorithms.rloo()
   other = with_settings(given, {"algorithm.kl_coef": 0.1})
-  with pytest.raises(
-    UserError, match="kl_coef is 0.1, but the run in .* has 0.05"
-  ):
+  with pytest.raises(UserError, match="kl_coef is 0.1, but the run in .* has 0.05"):
     train(other, byte_tokenizer(), tmp_path / "run", progress=False)
   # A task that is no entry can't be recorded, and then nothing is.
   made = build(given)
