@@ -204,14 +204,11 @@ class DemonstrationRows:
 
 
 def step_keys(key: Array, step: Array | int) -> tuple[Array, Array]:
-  """Derives the random keys of a step; no two steps share a key.
+  """Derives the keys of the rollout and of the update of a step; no two steps share one.
 
   Args:
     key: random key of the run.
     step: number of the step in the run, counted over all stages.
-
-  Returns:
-    The rollout's key and the update's key.
   """
   rollout_key, update_key = jax.random.split(jax.random.fold_in(key, step))
   return rollout_key, update_key
@@ -279,9 +276,8 @@ class AdvantageFn(Protocol):
 class SurrogateFn(Protocol):
   """Computes a per-token loss from log-probabilities `[N, G, T]` and the batch.
 
-  Only `logp` is differentiated; the batch is data. With an attribute `compares_completions`
-  that is False, a completion's loss does not depend on the others of its group, and a
-  microbatch may hold a part of a group. Without it all groups stay whole.
+  Only `logp` is differentiated. With an attribute `compares_completions` that is False, a
+  microbatch may hold a part of a group; without it groups stay together.
   """
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss: ...
@@ -375,8 +371,7 @@ class RewardFn(Protocol):
   """Scores a completion: a mapping of named scores, `reward` among them.
 
   The other scores are logged as `reward/NAME`. A completion that cannot be scored has a
-  `reward` of nan: it is then left out of the statistics of its group, whereas a reward of 0
-  would count.
+  `reward` of nan and is left out of the statistics of its group.
   """
 
   def __call__(
