@@ -1,11 +1,12 @@
 """The whole of policy-gradient training on one page: `python -m experiments.minimal`.
 
-A decoder of 70,000 parameters learns from rewards alone to answer a digit with the digits
-that follow it, `3` with `456`. No configuration, no folder, no flags: a model, prompts,
+A small decoder learns from rewards alone to answer a digit with the three that follow it,
+`3` with `456`. There is no configuration, no folder and no flag: a model, prompts,
 `sample`, a reward, and `policy_step`, which calls `prepare` and the loss of the algorithm.
-"""
 
-import functools
+Time: 80 steps in 25 s of CPU on two server cores, compilation included.
+Expect: the mean reward rises from 0.1 to 0.8.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +21,9 @@ from pgax.sampling import Options, sample
 from pgax.types import Feedback, step_keys
 
 DIGITS, EOS = 10, 10  # tokens 0 to 9 are digits
-PROMPTS, GROUP, LENGTH = 20, 8, 4  # three digits and EOS
-STEPS = 60
+PROMPTS, GROUP, LENGTH = 40, 16, 4  # three digits and EOS
+SHAPE = {"group": GROUP, "max_tokens": LENGTH}
+STEPS = 80
 
 # ---- The model: one function for sampling and for training. ----------------------------
 
@@ -61,26 +63,18 @@ def reward(rollout):
 
 LEARNER = Learner(
   model=MODEL,
-  algorithm=algorithms.dr_grpo(max_length=LENGTH),
-  optimizer=optax.adam(3e-3),
+  algorithm=algorithms.rloo(kl_coef=0.0),
+  optimizer=optax.adam(5e-3),
 )
 
 
-@functools.partial(jax.jit, donate_argnums=0)
 def train_step(state):
   """Samples, scores, learns: a state in, the next state and metrics out."""
   key, _ = step_keys(state.key, state.total_steps)
   problem_key, sample_key = jax.random.split(key)
-  prompt_tokens, prompt_mask = problems(problem_key)
+  options = Options(eos_ids=np.array([EOS]))
   rollout = sample(
-    MODEL,
-    state.params,
-    prompt_tokens,
-    prompt_mask,
-    sample_key,
-    Options(eos_ids=np.array([EOS])),
-    group=GROUP,
-    max_tokens=LENGTH,
+    MODEL, state.params, *problems(problem_key), sample_key, options, **SHAPE
   )
   rewards = reward(rollout)
   feedback = Feedback(rewards, valid=jnp.ones(rewards.shape, bool))
@@ -94,8 +88,9 @@ def train_step(state):
 def main() -> list[float]:
   """Trains, prints the curve, and returns the mean reward of every step."""
   state, curve = init_state(LEARNER, make_mesh(), seed=0), []
+  jitted = jax.jit(train_step, donate_argnums=0)
   for step in range(STEPS):
-    state, metrics = train_step(state)
+    state, metrics = jitted(state)
     curve.append(float(metrics["reward"]))
     if step % 5 == 4:
       bar = "#" * round(40 * curve[-1])
