@@ -1,7 +1,8 @@
 """Compares the presets: `python -m experiments.compare --workdir=DIR`.
 
 A study of every preset with its own config, all from one supervised warm start. Presets
-that need the host in a step are trained one seed after another. `--presets` and `--seeds`
+that need the host in a step are trained one seed after
+another. `--presets` and `--seeds`
 select runs. The same command continues an interrupted comparison; the table is written
 after each preset.
 """
@@ -12,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jax
-import numpy as np
 from absl import flags
 
 from experiments import program
@@ -23,8 +23,7 @@ from pgax.data import byte_tokenizer
 from pgax.distributed.mesh import make_mesh
 from pgax.errors import UserError
 from pgax.models.decoder import Decoder
-from pgax.runs.loggers import read_metrics
-from pgax.study import Study, Summary, check_run, study_runs, summarize
+from pgax.study import Study, Summary, reason_for_host, study_runs, summarize
 from pgax.training import RunConfig, build, to_json, train, with_settings
 from pgax.training.policy import load_params
 from pgax.training.preflight import check_run as check_ordinary_run
@@ -32,7 +31,6 @@ from pgax.types import PyTree
 
 _NAMES = [preset.__name__ for preset in presets.ALL]
 _GOAL = 0.8
-_METRICS = ("eval/accuracy", "completions/generated")
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the runs.", required=True)
 _PRESETS = flags.DEFINE_list("presets", _NAMES, "Names of presets.")
@@ -104,8 +102,6 @@ def compare(
   params = load_params(model, make_mesh(), warm)
   for name in names:
     study = _study(name, configs[name], params, workdir, seeds, at_once)
-    if study is None:
-      return None
     rows[name] = summarize(study, "eval/accuracy", _GOAL)[name]
     per_step = float(study.metrics["completions/generated"].mean())
     (workdir / f"{name}.json").write_text(_row(name, rows[name], seeds, per_step))
@@ -125,41 +121,18 @@ def _study(
   workdir: Path,
   seeds: int,
   at_once: int,
-) -> Study | None:
-  """Runs all seeds of a preset; None after an interrupt."""
-  folder, tokenizer = workdir / name, byte_tokenizer()
+) -> Study:
+  """Runs all seeds of a preset, one at a time if it needs the host in a step."""
   run = build(dataclasses.replace(config, init_from_run=""))  # it starts from params
-  try:
-    check_run(run, tokenizer)
-  except UserError as error:
-    if "needs the host" not in str(error):
-      raise
-    return _loop(name, config, folder, seeds)
   return study_runs(
     {name: run},
-    tokenizer,
+    byte_tokenizer(),
     seeds=seeds,
-    at_once=at_once,
+    at_once=1 if reason_for_host(run) else at_once,
     params=params,
-    workdir=folder,
+    workdir=workdir / name,
     record={"config": to_json(config)},
   )
-
-
-def _loop(name: str, config: RunConfig, folder: Path, seeds: int) -> Study | None:
-  """Trains the seeds of a preset one after another, by the training loop."""
-  metrics, seconds = {x: [] for x in _METRICS}, []
-  for seed in range(seeds):
-    at = folder / f"seed_{seed}"
-    if not _train(dataclasses.replace(config, seed=seed), at):
-      return None
-    rows = read_metrics(at)
-    for metric, values in metrics.items():
-      values.append([row[metric] for row in rows if metric in row])
-    seconds.append(rows[-1]["time/total"])
-  arrays = {metric: np.array([values]) for metric, values in metrics.items()}
-  arrays["time/run"] = np.array([seconds])
-  return Study((name,), tuple(range(seeds)), arrays, 1)
 
 
 def _row(name: str, summary: Summary, seeds: int, per_step: float) -> str:

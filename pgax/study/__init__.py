@@ -4,7 +4,7 @@ from pgax.study.engine import run_program
 from pgax.study.policy import policy_program
 from pgax.study.program import Program
 from pgax.study.runs import Study, study, study_runs
-from pgax.study.settings import check_run, free_numbers, setting_name
+from pgax.study.settings import check_run, free_numbers, reason_for_host, setting_name
 from pgax.study.summary import Summary, over_seeds, steps_of, summarize
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
   "free_numbers",
   "over_seeds",
   "policy_program",
+  "reason_for_host",
   "run_program",
   "setting_name",
   "steps_of",

@@ -151,7 +151,7 @@ def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast, at_once: int =
   check_ordinary_run(run, tokenizer)
   if at_once == 1:
     return
-  if reason := _reason_for_host(run):
+  if reason := reason_for_host(run):
     raise UserError(f"a step of this run needs the host: {reason}. Instead, {_ALONE}")
   if run.supervised.row_tokens or run.sampling.lag:
     raise UserError(
@@ -165,8 +165,12 @@ def check_run(run: RunConfig, tokenizer: PreTrainedTokenizerFast, at_once: int =
   _check_rewards_agree(run, tokenizer, reward)
 
 
-def _reason_for_host(run: RunConfig) -> str:
-  """Says why a step of a run can't be traced; empty if it can."""
+def reason_for_host(run: RunConfig) -> str:
+  """Returns why a step of a run can't be traced; empty if it can.
+
+  Args:
+    run: configuration of the run.
+  """
   reasons = (
     (run.task.token_reward is None, "the task has no token_reward: text is scored there"),
     (run.algorithm.dynamic_sampling, "the algorithm has dynamic_sampling"),

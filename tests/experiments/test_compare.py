@@ -34,14 +34,13 @@ def test_presets_share_their_warm_start_and_go_on(tmp_path, monkeypatch):
     return step(self, *args)
 
   monkeypatch.setattr(Stage, "step", counted)
-  # DAPO samples until enough groups are informative, which needs the host.
   first = compare(tmp_path, ["rloo"], 2, read_config=small)
   both = compare(tmp_path, ["rloo", "dapo"], 2, read_config=small)
-  assert (len(warm), len(looped)) == (30, 2 * 3)
+  assert (len(warm), len(looped)) == (30, 2 * 2 * 3)
   assert (tmp_path / "table.md").read_text() == both
   assert both.startswith(first)
   assert compare(tmp_path, ["dapo", "rloo"], 2, read_config=small) == both
-  assert (len(warm), len(looped)) == (30, 2 * 3)  # what is done is done
+  assert (len(warm), len(looped)) == (30, 2 * 2 * 3)  # what is done is done
 
 
 def test_a_bad_run_is_rejected_before_the_first_one_starts(tmp_path):
