@@ -1,8 +1,7 @@
 """Compares the presets: `python -m experiments.compare --workdir=DIR`.
 
 A study of every preset with its own config, all from one supervised warm start. Presets
-that need the host in a step are trained one seed after
-another. `--presets` and `--seeds`
+that need the host in a step are trained one seed after another. `--presets` and `--seeds`
 select runs. The same command continues an interrupted comparison; the table is written
 after each preset.
 """

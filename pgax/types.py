@@ -1,8 +1,7 @@
 """Pytrees that cross packages, and the protocols of the functions.
 
 Leading axes always come in the same order: `N` prompts, `G` completions per prompt, `T`
-completion tokens (`P` prompt tokens). The group is an axis, so a reduction over a group is
-a reduction over the last axis of `[N, G]`.
+completion tokens (`P` prompt tokens).
 
 Three masks say different things about a token, and are equal only in single-turn runs:
 
@@ -104,17 +103,17 @@ class AdvantageInputs:
       the reward; 0 where not valid.
     valid: `[N, G]` bool, false on completions that could not be scored.
     action_mask: `[N, G, T]` bool, true on the actions of valid completions.
-    penalty: `[N, G, T]` float32, the KL penalty subtracted for each action, its coefficient
-      included; 0 without a penalty in the reward.
+    penalty: `[N, G, T]` float32, the KL penalty in the reward of each action, its
+      coefficient included.
     baseline: float32 scalar, the moving average kept by the algorithm; None without one.
     values: `[N, G, T]` float32, the critic's value before each action; None without one.
-    greedy_rewards: `[N]` float32, as in `Feedback`, and 0 where the greedy completion could
-      not be scored (no completion of that prompt is valid then).
+    greedy_rewards: `[N]` float32, as in `Feedback`, and 0 where not scored (no completion
+      of that prompt is valid then).
     step_rewards: `[N, G, T]` float32, as in `Feedback`.
     step_ends: `[N, G, T]` bool, as in `Feedback`, true on actions only.
     components: `[N, G, K]` float32, as in `Feedback`, and 0 where not valid.
-    end_values: `[N, G]` float32, the critic's value after the last token of truncated
-      completions, 0 for finished ones; None for algorithms without such a bootstrap.
+    end_values: `[N, G]` float32, the critic's value after truncated completions, 0 after
+      finished ones; None for algorithms without such a bootstrap.
   """
 
   rewards: Array
@@ -146,13 +145,11 @@ class Batch:
     advantages: `[N, G, T]` float32.
     weights: `[N, G, T]` float32, the weight of every token's loss in the global batch.
     old_logp: `[N, G, T]` float32, log-probabilities (nats) under the policy that the
-      update starts from; None where the algorithm does not need them, since the ratio to
-      that policy is 1.
-    ref_logp: `[N, G, T]` float32, log-probabilities (nats) under the reference policy;
-      None without a reference.
+      update starts from; None where its ratio is 1 by definition.
+    frozen_logp: `[N, G, T]` float32, log-probabilities (nats) under frozen policies, by
+      their names, such as `reference`.
     sampler_weights: `[N, G, T]` float32, weights that correct for a sampler whose
-      probabilities differ from the trainer's; 1 where the algorithm does not correct, and 0
-      outside of `surrogate_mask`.
+      probabilities differ; 1 without a correction, and 0 outside of `surrogate_mask`.
     surrogate_mask: `[N, G, T]` bool, tokens whose surrogate counts, a subset of
       `loss_mask`; None for all of it.
     nll_weights: `[N, G, T]` float32, the weight of every token's negative log-likelihood;
@@ -175,7 +172,7 @@ class Batch:
   advantages: Array
   weights: Array
   old_logp: Array | None
-  ref_logp: Array | None
+  frozen_logp: Mapping[str, Array]
   sampler_weights: Array
   nll_weights: Array | None = None
   old_values: Array | None = None
@@ -183,6 +180,11 @@ class Batch:
   rollout_logp: Array | None = None
   experts: ExpertChoices | None = None
   surrogate_mask: Array | None = None
+
+  @property
+  def ref_logp(self) -> Array | None:
+    """Log-probabilities under the reference policy; None without one."""
+    return self.frozen_logp.get("reference")
 
 
 @flax.struct.dataclass
@@ -238,12 +240,7 @@ class Step(NamedTuple):
 
 
 class SurrogateLoss(NamedTuple):
-  """A per-token loss, never reduced, and the tokens at which a clip acts.
-
-  Attributes:
-    loss: `[..., T]` float32.
-    clipped: `[..., T]` bool.
-  """
+  """A per-token loss, never reduced, and the tokens at which a clip acts, `[..., T]`."""
 
   loss: Array
   clipped: Array
@@ -314,8 +311,7 @@ class CompletionFilterFn(Protocol):
 class TokenFilterFn(Protocol):
   """Selects the tokens whose surrogate counts, `[N, G, T]` bool.
 
-  `entropies` is `[N, G, T]` entropies of the policy that the update starts from, in nats,
-  and `mask` is the loss mask.
+  `entropies` are those of the policy before the update, in nats; `mask` is the loss mask.
   """
 
   def __call__(self, entropies: Array, mask: Array) -> Array: ...

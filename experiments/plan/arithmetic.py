@@ -158,7 +158,7 @@ def update_memory(job: Job) -> dict[str, float]:
     "parameters": device_bytes((state.base, state.params)),
     "parameters of earlier steps": _earlier_bytes(job),
     "moments": device_bytes((state.opt_state, state.critic_opt_state)),
-    "reference": device_bytes(state.ref_params),
+    "reference": device_bytes(state.frozen),
     "critic": device_bytes(state.critic_params),
     "gradients": 2 * gradients,  # of a microbatch, and their sum
     "layer inputs": c.num_layers * (job.tokens + kept_prompts) * width
@@ -222,7 +222,7 @@ def operations(job: Job) -> dict[str, float]:
   once = rows * length * token_flops(c, prompt + length / 2)
   once += job.prompts * prompt * token_flops(c, prompt / 2)
   learner = job.learner
-  passes = int(learner.has_reference) + int(algorithm.needs_old_logp)
+  passes = len(learner.frozen_policies) + int(algorithm.needs_old_logp)
   passes += int(bool(algorithm.critic))  # its values
   updates = 3 + int(c.remat)  # forward, backward, and forward again
   updates *= 2 if algorithm.critic else 1
@@ -238,7 +238,7 @@ def collective_bytes(job: Job) -> dict[str, float]:
   count, algorithm = sizes(job), job.config.trained_algorithm
   reads, parts = plan.prompt_chunks, plan.microbatches
   again = reads if reads > 1 else 0  # prompts in parts are read again, going back
-  frozen = int(job.learner.has_reference) + int(algorithm.needs_old_logp)
+  frozen = len(job.learner.frozen_policies) + int(algorithm.needs_old_logp)
   steps = algorithm.epochs * algorithm.minibatches
   forward = (frozen * algorithm.minibatches + steps) * (reads + parts)
   backward = steps * (reads + parts + again)

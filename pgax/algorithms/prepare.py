@@ -1,5 +1,8 @@
 """Turns a rollout and its feedback into a batch: all reductions over completions."""
 
+import types
+from collections.abc import Mapping
+
 import chex
 import jax.numpy as jnp
 
@@ -16,6 +19,7 @@ def prepare(
   old_logp: Array | None = None,
   ref_logp: Array | None = None,
   *,
+  frozen_logp: Mapping[str, Array] = types.MappingProxyType({}),
   kl_coef: Array | float = 0.0,
   baseline: Array | None = None,
   values: Array | None = None,
@@ -36,6 +40,7 @@ def prepare(
       the update; may be None unless `algorithm.needs_old_logp`.
     ref_logp: `[N, G, T]` log-probabilities (nats) under the reference policy; may be None
       unless `algorithm.needs_reference`.
+    frozen_logp: the same under frozen policies by their names, the reference among them.
     kl_coef: coefficient of a KL penalty in the reward.
     baseline: scalar, the moving average before this step; None without one.
     values: `[N, G, T]` the critic's values before the update; None without a critic.
@@ -50,6 +55,10 @@ def prepare(
   Raises:
     ValueError: if an input that the algorithm needs is None.
   """
+  frozen_logp = dict(frozen_logp)
+  if ref_logp is not None:
+    frozen_logp["reference"] = ref_logp
+  ref_logp = frozen_logp.get("reference")
   _check_given(algorithm, old_logp, ref_logp, end_values, entropy)
   _check_shapes(rollout, feedback, old_logp, ref_logp)
   inputs = _advantage_inputs(
@@ -72,7 +81,7 @@ def prepare(
     advantages=_token_advantages(algorithm, inputs, mask),
     weights=algorithm.aggregation(mask),
     old_logp=_select_given(old_logp, mask),
-    ref_logp=_select_given(ref_logp, mask),
+    frozen_logp={name: select(x, mask) for name, x in frozen_logp.items()},
     sampler_weights=_sampler_weights(algorithm, rollout, old_logp, mask, surrogate_mask),
     surrogate_mask=surrogate_mask,
     nll_weights=_nll_weights(algorithm.nll_loss, feedback, mask),

@@ -57,7 +57,7 @@ def _tiny_batch() -> tuple[jax.ShapeDtypeStruct, Batch]:
     advantages=floats,
     weights=floats,
     old_logp=floats,
-    ref_logp=None,
+    frozen_logp={},
     sampler_weights=floats,
     nll_weights=floats,
     old_values=floats,

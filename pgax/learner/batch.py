@@ -31,7 +31,7 @@ def make_batch(
     kl_coef: coefficient of a KL penalty in the reward.
 
   Returns:
-    A `Batch`; `old_logp` and `ref_logp` are None if nothing uses them.
+    A `Batch`; `old_logp` is None if nothing uses it.
 
   Raises:
     ValueError: if the rollout lacks experts that the settings need.
@@ -43,14 +43,16 @@ def make_batch(
       "them, from a decoder with experts and a sampler with record_experts"
     )
 
-  old_logp = entropies = values = end_values = ref_logp = None
+  old_logp = entropies = values = end_values = None
   if algorithm.token_filter:
     heads = token_logp, entropy
     old_logp, entropies = _policy_pass(learner, state, state.params, rollout, replay, heads)
   elif algorithm.needs_old_logp:
     (old_logp,) = _policy_pass(learner, state, state.params, rollout, replay)
-  if learner.has_reference:  # its router chooses on its own
-    (ref_logp,) = _policy_pass(learner, state, state.ref_params, rollout)
+  frozen_logp = {  # whose routers choose on their own
+    name: _policy_pass(learner, state, params, rollout)[0]
+    for name, params in state.frozen.items()
+  }
   if learner.critic:
     values, end_values = _critic_pass(learner, state.critic_params, rollout)
   return prepare(
@@ -58,7 +60,7 @@ def make_batch(
     rollout,
     feedback,
     old_logp,
-    ref_logp,
+    frozen_logp=frozen_logp,
     kl_coef=kl_coef,
     baseline=state.algorithm_state.get("baseline"),
     values=values,

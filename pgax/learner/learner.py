@@ -60,9 +60,10 @@ class Learner:
     return ScalarDecoder(self.model.config, self.model.layout)
 
   @property
-  def has_reference(self) -> bool:
-    """Whether the state holds a reference policy."""
-    return self.algorithm.needs_reference or self.config.keep_reference
+  def frozen_policies(self) -> tuple[str, ...]:
+    """Names of the frozen policies that the state holds."""
+    needed = self.algorithm.needs_reference or self.config.keep_reference
+    return ("reference",) if needed else ()
 
   @property
   def reference_dtype(self) -> str:

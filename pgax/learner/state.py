@@ -42,7 +42,7 @@ class TrainState:
     base: frozen parameters of the decoder under adapters, shared by policy and reference;
       empty without adapters.
     params: trained parameters of the policy: all of them, or its adapters.
-    ref_params: the same parameters of the frozen reference policy.
+    frozen: the same parameters of frozen policies by name, such as `reference`.
     opt_state: state of the policy's optimizer.
     algorithm_state: states of the algorithm's stateful parts; see `Algorithm.init`.
     critic_params: parameters of the critic.
@@ -57,7 +57,7 @@ class TrainState:
   key: Array
   base: PyTree
   params: PyTree
-  ref_params: PyTree
+  frozen: dict[str, PyTree]
   opt_state: PyTree
   algorithm_state: PyTree
   critic_params: PyTree
@@ -119,7 +119,7 @@ def new_state(key: Array, learner: Learner) -> TrainState:
     key=run_key,
     base=base,
     params=params,
-    ref_params=_reference(learner, params),
+    frozen=_frozen(learner, params),
     opt_state=learner.optimizer.init(params),
     algorithm_state=learner.algorithm.init(),
     critic_params=critic_params,
@@ -138,13 +138,15 @@ def _init_policy(
   return base, lora.init(config, base, key)
 
 
-def _reference(learner: Learner, params: PyTree) -> PyTree:
-  """Copies the policy: steps donate their state, so no buffer may be in it twice."""
-  if not learner.has_reference:
-    return ()
-  if learner.lora.rank:  # what adapters add is small, and so are they
-    return jax.tree.map(jnp.copy, params)
-  return cast_matrices(jax.tree.map(jnp.copy, params), learner.reference_dtype)
+def _frozen(learner: Learner, params: PyTree) -> dict[str, PyTree]:
+  """Copies the policy for each frozen one: no buffer may be twice in a donated state."""
+
+  def copy() -> PyTree:
+    copied = jax.tree.map(jnp.copy, params)
+    # Adapters stay in their dtype: they are small, and so is what they add.
+    return copied if learner.lora.rank else cast_matrices(copied, learner.reference_dtype)
+
+  return {name: copy() for name in learner.frozen_policies}
 
 
 def abstract_policy(
@@ -196,7 +198,7 @@ def abstract_state(learner: Learner, mesh: Mesh) -> TrainState:
   shardings = jax.tree.map(lambda _: replicated(mesh), abstract).replace(
     base=base,
     params=params,
-    ref_params=params if learner.has_reference else (),
+    frozen=dict.fromkeys(learner.frozen_policies, params),
     opt_state=optimizer_shardings(abstract.opt_state, policy[1], mesh),
     critic_params=critic,
     critic_opt_state=critic_opt,
@@ -279,7 +281,7 @@ def reinforcement_state(
   return state.replace(
     stage=jnp.int32(REINFORCEMENT),
     step=jnp.int32(0),
-    ref_params=_reference(learner, state.params),
+    frozen=_frozen(learner, state.params),
     opt_state=learner.optimizer.init(state.params),
     critic_params=critic_params,
   )

@@ -91,9 +91,11 @@ def lowered(algorithm, **config):
 def test_without_use_there_is_no_reference_and_no_pass():
   plain = algorithms.grpo(kl_coef=0.0)
   state, flops = lowered(plain)
-  assert state.ref_params == ()
+  assert state.frozen == {}
   with_reference, more = lowered(plain, keep_reference=True)
-  assert jax.tree.structure(with_reference.ref_params) == jax.tree.structure(state.params)
+  assert jax.tree.structure(with_reference.frozen["reference"]) == jax.tree.structure(
+    state.params
+  )
   forward = more - flops  # a pass over the reference
   assert forward > 0.1 * flops
   _, penalized = lowered(algorithms.grpo(kl_coef=0.1))

@@ -58,7 +58,7 @@ def test_pretraining_moves_the_critic_alone(critic_step):
   for _ in range(40):
     state, update = critic_step(state, ROLLOUT, FEEDBACK)
     reported.append({name: float(value) for name, value in update.metrics.items()})
-  for name in ("params", "opt_state", "ref_params"):
+  for name in ("params", "opt_state", "frozen"):
     assert same(vars(state)[name], vars(start)[name]), name
   assert not same(state.critic_params, start.critic_params)
   assert reported[0]["value/explained_variance"] == pytest.approx(0, abs=1e-5)  # all zeros

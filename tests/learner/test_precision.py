@@ -49,7 +49,7 @@ def dtypes(tree):
 def test_frozen_matrices_in_the_compute_dtype_change_no_number(lora):
   wide = stepped(half_learner(lora, reference_dtype="float32"))
   narrow = stepped(half_learner(lora))
-  frozen = "base" if lora.rank else "ref_params"
+  frozen = "base" if lora.rank else "frozen"
   assert dtypes(getattr(wide[0], frozen)) == {"float32"}
   # Scales are used in float32, so they are held in it.
   assert dtypes(getattr(narrow[0], frozen)) == {"float32", "bfloat16"}
@@ -155,7 +155,7 @@ def test_the_table_of_bytes(label):
   measured = (
     per_parameter((state.params, state.base)),
     per_parameter(state.opt_state),
-    per_parameter(state.ref_params),
+    per_parameter(state.frozen["reference"]),
     per_parameter(state.params, gradient),
   )
   (row,) = re.findall(rf"\| {re.escape(label)} \|(.*)\|\n", TABLE.read_text())
@@ -169,7 +169,7 @@ def test_the_compiled_step_takes_what_the_state_has():
   learner = half_learner()
   state = abstract_state(learner, make_mesh())
   compiled = make_policy_step(learner).lower(state, ROLLOUT, FEEDBACK).compile()
-  leaves = jax.tree.leaves((state.params, state.ref_params, state.opt_state))
+  leaves = jax.tree.leaves((state.params, state.frozen["reference"], state.opt_state))
   held = sum(x.size * x.dtype.itemsize for x in leaves)
   inputs = sum(np.asarray(x).nbytes for x in jax.tree.leaves((ROLLOUT, FEEDBACK)))
   taken = compiled.memory_analysis().argument_size_in_bytes

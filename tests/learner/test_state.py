@@ -88,7 +88,7 @@ def test_reference_is_the_policy_after_the_warm_start():
   shardings = shardings_of(abstract_state(learner, make_mesh()))
   begun = begin_reinforcement(state, learner, shardings)
   for ours, theirs in zip(
-    jax.tree.leaves(begun.ref_params), jax.tree.leaves(state.params), strict=True
+    jax.tree.leaves(begun.frozen["reference"]), jax.tree.leaves(state.params), strict=True
   ):
     np.testing.assert_array_equal(ours, theirs)
     assert ours.unsafe_buffer_pointer() != theirs.unsafe_buffer_pointer()

@@ -236,7 +236,7 @@ def test_from_the_policy_of_another_run(whole, tmp_path):
   state = run(tmp_path / "new", config).state
   theirs = load_params(tiny.MODEL, make_mesh(), whole[1])
   assert_same_state(state.params, theirs)  # at a learning rate of 0 it stays there
-  assert_same_state(state.ref_params, theirs)
+  assert_same_state(state.frozen["reference"], theirs)
   one_step = np.abs(
     np.asarray(state.critic_params["params"]["decoder"]["embedding"])
     - np.asarray(theirs["params"]["embedding"])

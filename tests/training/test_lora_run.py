@@ -51,11 +51,11 @@ def test_the_reference_and_the_optimizer_cost_no_second_copy():
   assert whole.base == () and size(state.base) == size(whole.params)
   adapters = size(state.params)
   assert 0 < adapters < 0.25 * size(state.base)
-  assert size(state.ref_params) == adapters
+  assert size(state.frozen["reference"]) == adapters
   assert size(state.opt_state) == 2 * adapters + 4  # moments, and a count
   counts = (state.stage, state.step, state.total_steps)
   rest = size((counts, state.algorithm_state)) + 8  # and the key
-  parts = (state.base, state.params, state.ref_params, state.opt_state)
+  parts = (state.base, state.params, state.frozen["reference"], state.opt_state)
   assert size(parts) + rest == size(state.replace(key=())) + 8
   assert size(whole.replace(key=())) > 4 * size(whole.params)
 
@@ -76,7 +76,9 @@ def stepped():
 
 def test_adapters_alone_learn(stepped):
   start, state, metrics = stepped
-  assert same(start.base, state.base) and same(start.ref_params, state.ref_params)
+  assert same(start.base, state.base) and same(
+    start.frozen["reference"], state.frozen["reference"]
+  )
   moved = [
     float(jnp.abs(a - b).max())
     for a, b in zip(
@@ -117,8 +119,8 @@ def test_a_run_and_its_policy(run):
   # Two passes over the same weights, so log-ratios of rounding: their squares.
   assert rows[0]["kl/ref"] < 1e-14 and any(row["grad_norm"] > 0 for row in rows)
   # The warm start moved the adapters, and the reference is where it ended.
-  assert any(bool(jnp.any(x)) for x in jax.tree.leaves(_b(state.ref_params)))
-  assert not same(state.params, state.ref_params)
+  assert any(bool(jnp.any(x)) for x in jax.tree.leaves(_b(state.frozen["reference"])))
+  assert not same(state.params, state.frozen["reference"])
   expected = merge(LORA, state.base, state.params)
   for result in (
     load_policy(CONFIG, workdir).params,
@@ -196,7 +198,7 @@ def test_another_run_starts_from_the_merged_policy(run, tmp_path):
   )
   state = train(config, byte_tokenizer(), tmp_path, {}, progress=False).state
   theirs = load_params(tiny.MODEL, make_mesh(), run[1])
-  assert same(state.base, theirs) and not any(map(jnp.any, _b(state.ref_params)))
+  assert same(state.base, theirs) and not any(map(jnp.any, _b(state.frozen["reference"])))
   # The critic starts from the merged policy; its head, at zero, still hides it from a step.
   assert same(state.critic_params["params"]["decoder"], theirs["params"])
 
