@@ -1,4 +1,4 @@
-"""Data settings: how problems become prompts."""
+"""Data settings: how problems become prompts, and stored completions."""
 
 import dataclasses
 
@@ -13,11 +13,14 @@ class DataConfig:
     chat_template: whether to render prompts by the tokenizer's chat template, as a user's
       turn followed by the beginning of the assistant's.
     system_prompt: text of a system turn before the user's; empty for none.
+    completions: JSON Lines file of stored completions to learn from in place of sampled
+      ones, such as the `samples.jsonl` of a run (see `rollout.Stored`); empty samples.
   """
 
   overlong_prompts: str = "error"
   chat_template: bool = False
   system_prompt: str = ""
+  completions: str = ""
 
   def __post_init__(self):
     if self.overlong_prompts not in ("error", "drop"):

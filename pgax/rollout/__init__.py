@@ -8,6 +8,7 @@ from pgax.rollout.sampler import Sampler, make_sampler
 from pgax.rollout.samples import Sample, make_samples
 from pgax.rollout.scoring import RewardResults, open_reward_runner, score_rollout
 from pgax.rollout.source import Batches, CheckedIterator, Source, SourceState
+from pgax.rollout.stored import Stored
 
 __all__ = [
   "Batches",
@@ -24,6 +25,7 @@ __all__ = [
   "ScoringConfig",
   "Source",
   "SourceState",
+  "Stored",
   "make_sampler",
   "make_samples",
   "open_reward_runner",

@@ -29,7 +29,11 @@ class Sample:
     advantages: advantage of every token, None where it is not finite; None if the
       completion was not trained on.
     rendered_prompt: text of every token that the policy read before the completion, such as
-      a chat with the markers of its turns; empty in rows of earlier versions.
+      a chat with the markers of its turns.
+    ids: id of every token.
+    prompt_ids: ids of the tokens that the policy read before the completion.
+    sample_logp: log-probability of every token under the distribution that was sampled
+      from, in nats.
   """
 
   prompt: str
@@ -42,6 +46,9 @@ class Sample:
   logp: list[float | None]
   advantages: list[float | None] | None = None
   rendered_prompt: str = ""
+  ids: list[int] = dataclasses.field(default_factory=list)
+  prompt_ids: list[int] = dataclasses.field(default_factory=list)
+  sample_logp: list[float | None] = dataclasses.field(default_factory=list)
 
 
 def make_samples(
@@ -67,8 +74,14 @@ def make_samples(
   """
   _, group, _ = rollout.tokens.shape
   rows = -(-max(limit, 0) // group)
-  tokens, mask, logp, finished, advantages = fetch_first(
-    (rollout.tokens, rollout.token_mask, rollout.logp, rollout.finished, advantages),
+  (tokens, mask, logp, sample_logp, finished), advantages = fetch_first(
+    (
+      (
+        *(rollout.tokens, rollout.token_mask),
+        *(rollout.logp, rollout.sample_logp, rollout.finished),
+      ),
+      advantages,
+    ),
     min(rows, len(prompts.examples)),
   )
   # The texts of the results are those of this process alone.
@@ -89,10 +102,13 @@ def make_samples(
         logp=_rounded(logp[n, k][real]),
         advantages=None if advantages is None else _rounded(advantages[n, k][real]),
         rendered_prompt=tokens_text(tokenizer, read),
+        ids=tokens[n, k][real].tolist(),
+        prompt_ids=read.tolist(),
+        sample_logp=_rounded(sample_logp[n, k][real]),
       )
     )
   return samples[: max(limit, 0)]
 
 
 def _rounded(values: np.ndarray) -> list[float | None]:
-  return [round(float(x), 4) if np.isfinite(x) else None for x in values]
+  return [round(float(x), 7) if np.isfinite(x) else None for x in values]

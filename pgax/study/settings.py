@@ -175,6 +175,7 @@ def reason_for_host(run: RunConfig) -> str:
     (run.task.token_reward is None, "the task has no token_reward: text is scored there"),
     (run.algorithm.dynamic_sampling, "the algorithm has dynamic_sampling"),
     (run.step_reward, f"step_reward is {run.step_reward}"),
+    (run.data.completions, f"data.completions is {run.data.completions!r}"),
     (run.reward_model.path, f"reward_model.path is {run.reward_model.path!r}"),
     (run.scoring.workers, f"scoring.workers is {run.scoring.workers}"),
     (run.critic.start not in ("policy", "fresh"), f"critic.start is {run.critic.start!r}"),

@@ -123,7 +123,8 @@ def check_sampler(metrics: Mapping[str, float]) -> None:
     metrics: metrics of a step. Without probabilities of a sampler, or with an older
       policy, nothing is checked.
   """
-  if "ratio/sampler_error" not in metrics or metrics.get("rollout/lag"):
+  older = metrics.get("rollout/lag") or metrics.get("rollout/stored")
+  if "ratio/sampler_error" not in metrics or older:
     return
   errors = abs(metrics["ratio/first_step"] - 1), metrics["ratio/sampler_error"]
   if max(errors) > _SAMPLER_TOLERANCE:

@@ -10,6 +10,8 @@ from typing import Any
 import jax
 from transformers import PreTrainedTokenizerFast
 
+from pgax.data.completions import read_completions
+from pgax.data.pipeline import batches
 from pgax.data.task import fingerprint
 from pgax.distributed.mesh import make_mesh
 from pgax.distributed.partitioning import batch_sharding, param_shardings, shardings_of
@@ -32,7 +34,8 @@ from pgax.rollout.metrics import Stopwatch
 from pgax.rollout.reward_model import RewardModel, load_reward_model
 from pgax.rollout.rollouts import Rollouts
 from pgax.rollout.sampler import make_sampler
-from pgax.rollout.source import Batches, Source
+from pgax.rollout.source import Batches, CheckedIterator, Source
+from pgax.rollout.stored import Stored
 from pgax.runs.checkpoint import Checkpoints
 from pgax.runs.loggers import SUPERVISED
 from pgax.training.batches import (
@@ -106,6 +109,11 @@ class PolicyRun:
     config, sharding = self.config, batch_sharding(self.mesh)
     held = functools.partial(held_rows, sharding)
     iterators = batch_iterators(config, self.collate, held)
+    if config.data.completions:
+      return {
+        "supervised": Batches(iterators["supervised"], sharding, _demonstrations),
+        _REINFORCEMENT: self._stored(sharding),
+      }
     rollouts = Rollouts(
       sampler=self.sampler,
       runner=self.runner,
@@ -124,6 +132,17 @@ class PolicyRun:
       "supervised": Batches(iterators["supervised"], sharding, _demonstrations),
       _REINFORCEMENT: self._lagged(rollouts) if config.sampling.lag else rollouts,
     }
+
+  def _stored(self, sharding: jax.sharding.Sharding) -> Stored:
+    sampling, data = self.config.sampling, self.config.data
+    groups = read_completions(data.completions, sampling.group_size)
+    shuffled = batches(groups, list, sampling.prompts_per_step, 2 * self.config.seed + 1)
+    return Stored(
+      CheckedIterator(shuffled),
+      sampling.max_prompt_tokens,
+      sampling.max_completion_tokens,
+      sharding,
+    )
 
   def _lagged(self, rollouts: Rollouts) -> Lagged:
     config = self.config

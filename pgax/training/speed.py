@@ -58,7 +58,8 @@ class Speed:
     )
     generated = metrics["tokens/generated"] / max(lengths.sum(), 1.0)  # dropped ones, too
     once = reading + writing
-    if "rollout/lag" not in metrics:  # else it is the time of another rollout
+    # With a lag it is the time of another rollout; what is stored takes none.
+    if not {"rollout/lag", "rollout/stored"} & metrics.keys():
       speed["time/mfu_rollout"] = once * generated / (metrics["time/rollout"] * self.peak)
     speed["time/mfu_train"] = once * self.passes / (metrics["time/train"] * self.peak)
     return speed

@@ -28,6 +28,7 @@ from pgax.training.preflight.settings import (
   check_reward_model_settings,
   check_vocabulary,
 )
+from pgax.training.preflight.stored import check_stored
 from pgax.training.preflight.weights import check_weights
 from pgax.training.progress import Progress
 
@@ -62,6 +63,7 @@ def check_run(
     check_algorithm(config)
     check_memory(config, mesh)
     check_lengths(config, demonstrations)
+    check_stored(config)
     check_reward_model_settings(config.reward_model)
     check_decays(config)
     check_optimizers(config)
@@ -76,5 +78,7 @@ def check_run(
     ):
       check_rewards(config, opened)
     check_weights(config, mesh, tokenizer, done)
+  except OSError as error:
+    raise UserError(f"{error.filename} can't be read: {error.strerror}") from error
   except ValueError as error:
     raise UserError(str(error)) from error
