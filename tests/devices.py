@@ -16,6 +16,7 @@ def run_on_devices(devices: int, module: str, *arguments: object) -> str:
   for, so a device has several; and a loaded machine gets minutes instead of 40 seconds.
   """
   flags = (
+    os.environ.get("XLA_FLAGS", ""),
     f"--xla_force_host_platform_device_count={devices}",
     "--xla_cpu_collective_call_warn_stuck_timeout_seconds=120",
     "--xla_cpu_collective_call_terminate_timeout_seconds=1200",

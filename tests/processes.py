@@ -20,8 +20,9 @@ def start(
   with socket.socket() as free:
     free.bind(("localhost", 0))
     coordinator = f"localhost:{free.getsockname()[1]}"
+  flags = os.environ.get("XLA_FLAGS", "")
   settings = {
-    "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+    "XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={devices}",
     "NPROC": str(8 * devices),
     "JAX_PLATFORMS": "cpu",
   }

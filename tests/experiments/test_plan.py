@@ -162,7 +162,7 @@ def plan(*arguments, **environment):
 
 
 def test_the_program_compiles_for_host_devices():
-  flags = "--xla_force_host_platform_device_count=4"
+  flags = "--xla_force_host_platform_device_count=4 " + os.environ.get("XLA_FLAGS", "")
   done = plan(
     "--topology=cpu:4",
     "--config.mesh.fsdp=2",
