@@ -9,7 +9,7 @@ import numpy as np
 from pgax.data.prompts import CollatePrompts, PromptBatch
 from pgax.distributed.hosts import gather, shared_errors
 from pgax.distributed.partitioning import batch_sharding
-from pgax.distributed.rows import owned_rows
+from pgax.distributed.placement import owned_rows
 from pgax.rewards.pool import RewardRunner
 from pgax.rollout.metrics import Completions
 from pgax.rollout.sampler import Sampler

@@ -1,8 +1,8 @@
 """Digests of checkpoints, and the choice of the newest one that is not damaged.
 
 Every checkpoint holds a file `SHA256SUMS`, which `sha256sum --check SHA256SUMS` reads too.
-It names the files of the checkpoint and those of the folder `frozen` beside the checkpoints.
-A process may be killed between a checkpoint and its digests; such a checkpoint counts as
+It names the files of the checkpoint, and those of the folder `frozen` beside them all. A
+process may be killed between a checkpoint and its digests; such a checkpoint counts as
 good if all of it can be read, and a run that continues writes its digests.
 """
 
