@@ -151,7 +151,7 @@ _traceable_cached = functools.lru_cache(maxsize=256)(_traceable)
 
 
 def _traces(algorithm: Algorithm, traced: Mapping[str, float]) -> bool:
-  """Whether everything that a step calls can be traced, with some numbers traced too."""
+  """Returns whether all that a step calls can be traced, with these numbers traced."""
 
   def call(values: Mapping[str, Array]) -> None:
     combined = combine(algorithm, values)

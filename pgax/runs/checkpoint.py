@@ -142,7 +142,7 @@ class Checkpoints:
 
   @contextlib.contextmanager
   def _errors(self, number: int) -> Iterator[None]:
-    """Says of an error which checkpoint can't be written, and which is the last one."""
+    """Adds to an error which checkpoint can't be written, and which is the latest."""
     try:
       yield
     except (OSError, ValueError) as error:  # tensorstore raises the latter on a full disk
@@ -305,7 +305,7 @@ def _restore_part(folder: Path, like: Mapping[str, PyTree]) -> dict[str, PyTree]
 
 
 def _shortened(text: str) -> str:
-  """Leaves out the middle of a long message: the reason is at its end, behind paths."""
+  """Removes the middle of a long message, whose reason follows long paths."""
   return text if len(text) <= 300 else f"{text[:150]} ... {text[-150:]}"
 
 

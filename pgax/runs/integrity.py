@@ -193,7 +193,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _unreadable(checkpoint: Path) -> str:
-  """Says why a checkpoint without digests can't be read; empty if it can."""
+  """Returns why a checkpoint without digests can't be read; empty if it can."""
   try:
     if (data := checkpoint / "data" / "metadata").exists():
       json.loads(data.read_text(encoding="utf-8"))
