@@ -47,7 +47,7 @@ def read_config_file(
 
 
 def _guarded(function: Callable, path: str) -> object:
-  """Calls code of a config file; whatever it raises becomes a UserError with the line."""
+  """Calls code of a config file; its errors become a UserError with the line."""
   try:
     return function()
   except KeyboardInterrupt:

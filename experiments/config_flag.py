@@ -21,7 +21,7 @@ _SCHEDULE = {"epochs": 1, "minibatches": 1}
 
 
 def with_preset(config: RunConfig, name: str) -> RunConfig:
-  """Gives a run another algorithm, a preset with its default settings.
+  """Replaces the algorithm of a run by a preset with its default settings.
 
   The schedule of the configuration is kept where it has one: epochs or minibatches that are
   not the defaults of its own algorithm. A run that is named after its preset is renamed.

@@ -15,7 +15,7 @@ import tensorflow_datasets as tfds
 from absl import flags
 
 from experiments import program
-from pgax.data.rows import json_lines
+from pgax.data.records import json_lines
 from pgax.data.sources import read_problems
 from pgax.rewards.math import MARKER
 from pgax.tasks import GSM8KFields

@@ -9,7 +9,7 @@ from pgax.training import RunConfig
 
 
 class Measured(NamedTuple):
-  """What a preset took and reached in the default job.
+  """Cost and result of a preset in the default job.
 
   Attributes:
     seconds: seconds of CPU a step, on two server cores.

@@ -36,7 +36,7 @@ _RUNS = """
 ## On the default job
 
 Three-digit additions: see `experiments/configs/grpo.py`. The commands make two passes over
-a rollout in two minibatches each, whatever the source does. Held-out accuracy is 30.5 %
+a rollout in two minibatches each, also if the source does not. Held-out accuracy is 30.5 %
 after the warm start of half a minute, and this after {steps} steps; seconds of CPU a step
 are those of two server cores.
 

@@ -14,7 +14,7 @@ from absl import flags
 
 from experiments import program
 from pgax.distributed.hosts import on_writer, shared_errors, wait_for_all
-from pgax.distributed.rows import fetch_first
+from pgax.distributed.placement import fetch_first
 from pgax.rollout.scoring import completion_texts
 from pgax.training.batches import prompt_collator
 from pgax.training.policy import load_policy

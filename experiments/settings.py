@@ -23,7 +23,7 @@ _NAMES = {Callable: "module:name of a function"}
 
 
 class Kind(typing.NamedTuple):
-  """What the text of a setting is parsed as.
+  """The type that the text of a setting is parsed as.
 
   Attributes:
     type: bool, int, float, str, tuple, or `Callable` for a function.
@@ -91,7 +91,7 @@ def parse(name: str, text: str, kind: Kind) -> Any:
   Args:
     name: name in an error, such as `--config.steps`.
     text: the text.
-    kind: what the text is parsed as.
+    kind: type that the text is parsed as.
 
   Returns:
     The value.

@@ -1,4 +1,4 @@
-"""What a study writes: a table, a picture with bands, and its numbers."""
+"""The output of a study: a table, a picture with bands, and its numbers."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -3,7 +3,8 @@
 import dataclasses
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class UserError(ValueError):
@@ -24,7 +25,7 @@ def check_at_least(config: object, minimum: float, *names: str) -> None:
   """
   types = {field.name: field.type for field in dataclasses.fields(config)}
   for name in names:
-    value = vars(config)[name]
+    value = getattr(config, name)
     kind = numbers.Integral if types[name] is int else numbers.Real
     if not isinstance(value, kind) or isinstance(value, bool):
       whole = "whole " if kind is numbers.Integral else ""
@@ -46,9 +47,7 @@ def check_at_most(config: object, maximum: float, *names: str) -> None:
   Raises:
     ValueError: for the first setting above it.
   """
-  for name in names:
-    if vars(config)[name] > maximum:
-      raise ValueError(f"{name} is {vars(config)[name]}; it must be at most {maximum}")
+  check_each(config, names, lambda x: x <= maximum, f"at most {maximum}")
 
 
 def check_one_of(config: object, allowed: Sequence[str], *names: str) -> None:
@@ -62,7 +61,28 @@ def check_one_of(config: object, allowed: Sequence[str], *names: str) -> None:
   Raises:
     ValueError: for the first setting that is not.
   """
+  check_each(config, names, lambda x: x in allowed, f"one of {', '.join(allowed)}")
+
+
+def check_each(
+  config: object,
+  names: Sequence[str],
+  is_allowed: Callable[[Any], bool],
+  must: str,
+  prefix: str = "",
+) -> None:
+  """Checks settings by a condition.
+
+  Args:
+    config: dataclass of the settings.
+    names: names of the settings.
+    is_allowed: returns whether a value is allowed; false for nan.
+    must: the condition in words, such as `positive`.
+    prefix: path of the settings in errors, such as `model.`.
+
+  Raises:
+    ValueError: for the first setting that is not allowed.
+  """
   for name in names:
-    value = vars(config)[name]
-    if value not in allowed:
-      raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+    if not is_allowed(value := getattr(config, name)):
+      raise ValueError(f"{prefix}{name} is {value!r}; it must be {must}")

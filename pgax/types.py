@@ -1,9 +1,9 @@
 """Pytrees that cross packages, and the protocols of the functions.
 
-Leading axes always come in the same order: `N` prompts, `G` completions per prompt, `T`
-completion tokens (`P` prompt tokens).
+Leading axes are `N` prompts, `G` completions per prompt and `T` completion tokens (`P`
+prompt tokens), in this order. A reduction over a group reduces the last axis of `[N, G]`.
 
-Three masks say different things about a token, and are equal only in single-turn runs:
+Three masks of a token, which are equal only in single-turn runs:
 
 - `token_mask`: the token exists, and later tokens attend to it.
 - `action_mask`: the policy sampled it, so it has a log-probability. The tokens of an
@@ -206,11 +206,9 @@ class DemonstrationRows:
 
 
 def step_keys(key: Array, step: Array | int) -> tuple[Array, Array]:
-  """Derives the keys of the rollout and of the update of a step; no two steps share one.
+  """Derives the keys of a step's rollout and of its update from the key of the run.
 
-  Args:
-    key: random key of the run.
-    step: number of the step in the run, counted over all stages.
+  No two steps share a key; `step` is counted over all stages.
   """
   rollout_key, update_key = jax.random.split(jax.random.fold_in(key, step))
   return rollout_key, update_key

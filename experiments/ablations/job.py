@@ -110,7 +110,7 @@ def without_warm_start(run: RunConfig) -> RunConfig:
 
 
 def warm_start(run: RunConfig, workdir: Path) -> PyTree | None:
-  """Trains the weights that all runs start from, or reads them if they are there.
+  """Trains the weights that all runs start from, or reads them if they exist.
 
   Args:
     run: run with a supervised stage.

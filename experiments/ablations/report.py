@@ -1,4 +1,4 @@
-"""What an ablation writes: a table, a picture of two metrics, and its numbers."""
+"""The output of an ablation: a table, a picture of two metrics, and its numbers."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def write_ablation(study: Study, ablation: Ablation, folder: Path) -> str:
 
   Args:
     study: the study of the ablation's runs.
-    ablation: how it is reported.
+    ablation: the ablation, with the form of its report.
     folder: folder to write to.
 
   Returns:
@@ -38,7 +38,7 @@ def table(study: Study, ablation: Ablation) -> str:
 
   Args:
     study: the study of the ablation's runs.
-    ablation: how it is reported.
+    ablation: the ablation, with the form of its report.
 
   Returns:
     A row for each run: the last accuracy, the area under its curve, and the ablation's
@@ -68,7 +68,7 @@ def draw(study: Study, ablation: Ablation) -> object:
 
   Args:
     study: the study of the ablation's runs.
-    ablation: how it is reported.
+    ablation: the ablation, with the form of its report.
 
   Returns:
     A figure with two panels.

@@ -1,4 +1,4 @@
-"""Which ablations to run, and how one is run."""
+"""Selects ablations and runs them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def run_ablation(
   """Runs an ablation from the warm start of its task, and writes what it found.
 
   Args:
-    ablation: how it is reported.
+    ablation: the ablation, with the form of its report.
     runs: its runs, which have the same supervised stage.
     workdir: folder of all ablations, which share warm starts.
     name: name of the ablation, and of its folder.

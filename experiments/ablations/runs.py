@@ -55,7 +55,7 @@ _GROUPS = (2, 8, 32)
 
 
 def baseline() -> Runs:
-  """What is subtracted from the reward."""
+  """Baselines subtracted from the reward."""
   return _with_parts("advantage", _BASELINES, make_run(PLAIN))
 
 
@@ -65,7 +65,7 @@ def length() -> Runs:
 
 
 def std() -> Runs:
-  """Whether the centered reward is divided by a standard deviation."""
+  """The centered reward, divided by a standard deviation or not."""
   return _with_parts("advantage", _SCALES, make_run(PLAIN))
 
 

@@ -135,7 +135,7 @@ def _shares(
 def _ratios(
   ours: Mapping[str, Sequence[Mapping]], theirs: Mapping[str, Sequence[Mapping]]
 ) -> dict[str, dict[str, dict[str, float]]]:
-  """How many times as fast pgax is, by call and clock, over the rounds."""
+  """Speed of pgax relative to the other library, by call and clock, over the rounds."""
   return {
     call: {
       clock: _spread([y[clock] / x[clock] for x, y in zip(ours[call], rows, strict=True)])

@@ -25,7 +25,7 @@ def process_memory() -> tuple[int, str]:
 
 
 class Work(NamedTuple):
-  """What a library does for a shape.
+  """The operations of a library for a shape.
 
   Attributes:
     calls: functions to time, by name.

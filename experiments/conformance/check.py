@@ -10,8 +10,8 @@ class Check:
   """A comparison with an expected array.
 
   Attributes:
-    case: what is compared, as the other library names it.
-    call: what computes it in pgax.
+    case: name of the compared quantity in the other library.
+    call: the call in pgax that computes it.
     expected: the number or array of the other library.
     actual: the one of pgax.
     rtol: allowed relative error; what the other library's own test allows, or less.

@@ -1,1 +1,1 @@
-"""Whether a run fits its devices, and what they send each other, before there are any."""
+"""Estimates the memory and communication of a run for a device topology."""

@@ -1,4 +1,4 @@
-"""What a step needs by arithmetic: memory, operations, and what devices send each other.
+"""Estimates a step by arithmetic: memory, operations and communication of devices.
 
 Sizes are those of one device. Nothing is compiled, and no devices are needed.
 """
@@ -29,7 +29,7 @@ from pgax.training import RunConfig
 from pgax.training.batches import prompts_computed
 from pgax.types import PyTree
 
-# Copies of an array that are alive at once, as the compiler for TPUs v5e was seen to keep
+# Copies of an array that are alive at once, as the compiler for TPUs v5e keeps
 # them; see docs/scaling.md.
 _LOGITS_COPIES = 2  # of a chunk: products and their gradient
 _FEED_FORWARD_COPIES = 6  # of the widest activations of a layer, and of their gradients
@@ -75,7 +75,7 @@ class Job:
 
   @property
   def rows(self) -> RowPlan:
-    """How the completions of an optimizer step are divided."""
+    """Division of the completions of an optimizer step."""
     sampling = self.config.sampling
     prompts = self.prompts // self.config.trained_algorithm.minibatches
     learner = dataclasses.replace(self.learner, lanes=self.shards)
@@ -85,7 +85,7 @@ class Job:
 
   @property
   def prompts(self) -> int:
-    """Number of prompts of a step, those that fill it up for the devices included."""
+    """Number of prompts of a step, with those that pad it for the devices."""
     return prompts_computed(self.config, self.mesh)
 
   @property
@@ -216,7 +216,7 @@ def operations(job: Job) -> dict[str, float]:
   """Returns the floating-point operations of a step on a device."""
   config, c = job.config, job.config.model
   sampling, algorithm = config.sampling, config.trained_algorithm
-  # Those that fill up a step for the devices cost as much as others.
+  # Prompts that pad a step for the devices cost as much as others.
   rows, length = job.prompts * sampling.group_size, sampling.max_completion_tokens
   prompt = sampling.max_prompt_tokens
   once = rows * length * token_flops(c, prompt + length / 2)

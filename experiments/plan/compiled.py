@@ -34,7 +34,7 @@ class Program(NamedTuple):
   Attributes:
     name: `update` or `sampling`.
     peak: bytes on a device at its peak, arguments included.
-    collectives: what it sends.
+    collectives: its collectives.
     seconds: time to compile.
   """
 

@@ -1,4 +1,4 @@
-"""What would fit: longer completions, larger groups, or other settings."""
+"""Searches for sizes that fit: longer completions, larger groups, or other settings."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ _MOST_DEVICES = 4096
 
 
 def sentences(job: Job, limit: float | None) -> str:
-  """Says what fits, or what would make the run fit.
+  """Describes what fits, or what would make the run fit.
 
   Args:
     job: the run and its mesh.

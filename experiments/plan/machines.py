@@ -50,7 +50,7 @@ class Machine:
 
   Attributes:
     name: such as `v5e:4x4`, `h100:8` or `cpu:8`.
-    kind: what each device can do.
+    kind: capabilities of each device.
     count: number of devices.
   """
 

@@ -58,7 +58,7 @@ def _rows(parts: Mapping[str, float]) -> list[str]:
 
 
 def compiled_row(program: Program) -> dict:
-  """What the compiler says of a program, for JSON."""
+  """Numbers that the compiler reports for a program, for JSON."""
   once = [x for x in program.collectives if not x.in_open_loop]
   token = [x for x in program.collectives if x.in_open_loop]
   return {
@@ -70,7 +70,7 @@ def compiled_row(program: Program) -> dict:
 
 
 def compiled_text(program: Program) -> str:
-  """What the compiler says of a program, in a sentence."""
+  """Describes a compiled program in a sentence."""
   row = compiled_row(program)
   sentence = (
     f"compiled {program.name}: peak {row['peak'] / _GIB:.2f} GiB, collectives "

@@ -2,8 +2,8 @@
 
 from pgax.algorithms import checks, filters, parts, presets
 from pgax.algorithms.config import UpdateConfig
-from pgax.algorithms.lift import Lifted, join, lift
 from pgax.algorithms.loss import LossSums, loss
+from pgax.algorithms.numbers import Partitioned, combine, partition
 from pgax.algorithms.prepare import prepare
 from pgax.algorithms.presets import *
 from pgax.algorithms.presets.schedule import with_schedule
@@ -24,15 +24,15 @@ __all__ = [
   "DynamicSampling",
   "EntropyBonus",
   "KLPenalty",
-  "Lifted",
+  "Partitioned",
   "LossSums",
   "MovingAverage",
   "PositiveNLL",
   "UpdateConfig",
   "checks",
   "filters",
-  "join",
-  "lift",
+  "combine",
+  "partition",
   "loss",
   "parts",
   "prepare",

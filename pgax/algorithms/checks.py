@@ -99,7 +99,7 @@ def unused_inputs(
 
 
 def _traces(algorithm: Algorithm, shapes: tuple[int, ...], step_rewards: bool) -> bool:
-  """Whether the algorithm can be traced."""
+  """Returns whether the algorithm can be traced."""
   try:
     trace(algorithm, *shapes, step_rewards)
   except (TypeError, ValueError):  # an advantage made elsewhere may add None to an array

@@ -4,7 +4,7 @@ import dataclasses
 
 from pgax.algorithms import parts
 from pgax.algorithms.spec import Algorithm, EntropyBonus
-from pgax.errors import check_at_least
+from pgax.errors import check_at_least, check_each
 from pgax.ops import kl
 from pgax.ops.entropy import AdaptiveController
 
@@ -39,12 +39,8 @@ class UpdateConfig:
   def __post_init__(self):
     check_at_least(self, 0, "entropy_coef", "entropy_target", "entropy_step", "target_kl")
     check_at_least(self, 0, "importance_cap")
-    if not self.entropy_step > 0:
-      raise ValueError(f"entropy_step is {self.entropy_step}; it must be positive")
-    if not 0 < self.top_entropy <= 1:
-      raise ValueError(
-        f"top_entropy is {self.top_entropy}; it must be above 0 and at most 1"
-      )
+    check_each(self, ["entropy_step"], lambda x: x > 0, "positive")
+    check_each(self, ["top_entropy"], lambda x: 0 < x <= 1, "above 0 and at most 1")
 
   def added_to(self, algorithm: Algorithm) -> Algorithm:
     """Returns the algorithm with these parts; what is off here stays as it is.

@@ -1,4 +1,4 @@
-"""Whether a surrogate reads the log-probabilities of the reference policy."""
+"""Detects surrogates that read the log-probabilities of the reference policy."""
 
 import functools
 

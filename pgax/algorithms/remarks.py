@@ -1,4 +1,4 @@
-"""What a user should know of an algorithm before a run."""
+"""Warns when presets coincide for one optimizer step per rollout."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ OF_RATIO = (
 
 
 def single_step_remark(algorithm: Algorithm) -> str:
-  """Says what one optimizer step per rollout leaves of a surrogate of the ratio.
+  """Describes a surrogate of the ratio that has one optimizer step per rollout.
 
   Args:
     algorithm: the algorithm.

@@ -12,7 +12,7 @@ from pgax.algorithms.stateful import (
   StatefulPart,
   StepSignals,
 )
-from pgax.errors import check_at_most
+from pgax.errors import check_at_least, check_at_most, check_each
 from pgax.ops import kl
 from pgax.ops.precision import is_concrete
 from pgax.types import (
@@ -31,7 +31,7 @@ _MAX_PASSES = 1000  # far beyond any use; the order of every pass is an array
 
 @dataclasses.dataclass(frozen=True)
 class CriticSpec:
-  """How the critic is trained.
+  """Training of the critic.
 
   Attributes:
     target: computes the target of every value, `[N, G, T]`.
@@ -71,8 +71,7 @@ class DynamicSampling:
   max_batches: int = 3
 
   def __post_init__(self):
-    if self.max_batches < 2:
-      raise ValueError(f"max_batches is {self.max_batches}; it must be at least 2")
+    check_at_least(self, 2, "max_batches")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +87,7 @@ class PositiveNLL:
   threshold: float = 0.0
 
   def __post_init__(self):
-    if not 0 < self.coef < math.inf:
-      raise ValueError(f"coef is {self.coef}; it must be positive and finite")
+    check_each(self, ["coef"], lambda x: 0 < x < math.inf, "positive and finite")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +103,7 @@ class Algorithm:
     surrogate: computes a per-token loss from log-probabilities and the batch.
     aggregation: computes the weight of every token from the loss mask of the global batch.
     kl: penalty for the divergence from an anchor; None for no penalty.
-    critic: how a value function is trained; None for algorithms without one.
+    critic: training of a value function; None for algorithms without one.
     baseline: moving average of the reward, kept from step to step; None for no baseline.
     greedy_baseline: whether each prompt is also decoded greedily, for the reward of that
       completion.
@@ -148,11 +146,7 @@ class Algorithm:
   minibatches: int = 1
 
   def __post_init__(self):
-    if self.epochs < 1 or self.minibatches < 1:
-      raise ValueError(
-        f"epochs is {self.epochs} and minibatches is {self.minibatches}; both must be at "
-        "least 1"
-      )
+    check_each(self, ["epochs", "minibatches"], lambda x: x >= 1, "at least 1")
     check_at_most(self, _MAX_PASSES, "epochs", "minibatches")
     self._check_target_kl()
     if isinstance(self.components, str) or len({*self.components}) < len(self.components):
@@ -208,28 +202,28 @@ class Algorithm:
 
   @property
   def bootstraps(self) -> bool:
-    """Whether the critic's value follows the last token of truncated completions."""
+    """True if the critic's value follows the last token of truncated completions."""
     return self.critic is not None and self.critic.bootstrap_truncated
 
   @property
   def stops_early(self) -> bool:
-    """Whether an update may end before its last optimizer step."""
+    """True if an update may end before its last optimizer step."""
     return not is_concrete(self.target_kl) or self.target_kl < math.inf
 
   @property
   def compares_completions(self) -> bool:
-    """Whether the surrogate needs all completions of a group at once."""
+    """True if the surrogate needs all completions of a group at once."""
     return getattr(self.surrogate, "compares_completions", True)
 
   @property
   def needs_reference(self) -> bool:
-    """Whether the loss or the reward depends on the reference policy."""
+    """True if the loss or the reward depends on the reference policy."""
     anchored = self.kl is not None and self.kl.anchor == "reference"
     return anchored or reads_reference(self.surrogate)
 
   @property
   def needs_old_logp(self) -> bool:
-    """Whether log-probabilities have to be computed before the update.
+    """True if log-probabilities have to be computed before the update.
 
     A separate pass is unnecessary if there is one optimizer step per rollout and nothing
     compares the policy with the reference or the sampler before it, nor reads its entropy:

@@ -19,7 +19,7 @@ from pgax.types import Array, Batch, DivergenceFn
 
 
 class StepSignals(NamedTuple):
-  """What stateful parts learn from a step.
+  """The inputs of stateful parts after a step.
 
   Attributes:
     batch: the training batch.

@@ -6,7 +6,7 @@ from pgax.data.mixture import mixture
 from pgax.data.pipeline import batches
 from pgax.data.preferences import Preferences, preference_files
 from pgax.data.prompts import CollatePrompts
-from pgax.data.rows import json_lines
+from pgax.data.records import json_lines
 from pgax.data.solve_rates import filtered
 from pgax.data.sources import from_rows
 from pgax.data.tables import parquet, saved_dataset

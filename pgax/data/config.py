@@ -5,10 +5,10 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-  """How problems become prompts.
+  """Settings that turn problems into prompts.
 
   Attributes:
-    overlong_prompts: what to do with prompts over the length limit: `error` rejects the
+    overlong_prompts: treatment of prompts over the length limit: `error` rejects the
       run, `drop` removes the problem and counts it.
     chat_template: whether to render prompts by the tokenizer's chat template, as a user's
       turn followed by the beginning of the assistant's.

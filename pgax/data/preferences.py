@@ -8,7 +8,7 @@ import numpy as np
 
 from pgax.data.demonstrations import CollateDemonstrations
 from pgax.data.prompts import PromptBatch, pad
-from pgax.data.rows import json_lines
+from pgax.data.records import json_lines
 from pgax.types import Example
 
 _FIELDS = ("prompt", "chosen", "rejected")

@@ -7,7 +7,7 @@ import numbers
 import numpy as np
 
 from pgax.data.fields import ParseFn
-from pgax.data.rows import Rows
+from pgax.data.records import Rows
 from pgax.data.task import Task
 from pgax.types import Example
 

@@ -1,4 +1,4 @@
-"""Where arrays live: the mesh of devices, sharding rules and microbatches."""
+"""Placement of arrays: the mesh of devices, sharding rules and microbatches."""
 
 from pgax.distributed.mesh import MeshConfig, make_mesh
 

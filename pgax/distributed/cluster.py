@@ -115,7 +115,7 @@ def _report(error: BaseException) -> None:
     reason = "was interrupted"
   else:
     traceback.print_exception(error)
-    reason = "can't go on. If another process of this run has ended, its output says why"
+    reason = "can't continue. If another process of this run has ended, its output says why"
   print(
     f"\nerror: {this_process()} {reason}. The same commands continue from the last "
     "checkpoint",

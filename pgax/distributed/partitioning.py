@@ -97,7 +97,7 @@ def _logical_axes(model: Decoder | ScalarDecoder) -> tuple[PyTree, PyTree]:
 
 
 def undivided(model: Decoder | ScalarDecoder, mesh: Mesh) -> list[str]:
-  """Says which axes of parameters the mesh does not divide.
+  """Lists the axes of parameters that the mesh does not divide.
 
   Args:
     model: a decoder, with or without a scalar head.

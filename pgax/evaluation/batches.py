@@ -9,7 +9,7 @@ import numpy as np
 from pgax.data.prompts import CollatePrompts, PromptBatch
 from pgax.distributed.hosts import gather, shared_errors
 from pgax.distributed.partitioning import batch_sharding
-from pgax.distributed.rows import owned_rows
+from pgax.distributed.placement import owned_rows
 from pgax.rewards.pool import RewardRunner
 from pgax.rollout.metrics import Completions
 from pgax.rollout.sampler import Sampler
@@ -21,7 +21,7 @@ class PaddedBatch(NamedTuple):
   """A batch of one shape.
 
   Attributes:
-    padded: prompts, filled up with copies of the last one.
+    padded: prompts, padded with copies of the last one.
     examples: the problems, without those copies.
   """
 
@@ -32,7 +32,7 @@ class PaddedBatch(NamedTuple):
 def padded_batch(
   collate: CollatePrompts, examples: Sequence[Example], start: int, size: int
 ) -> PaddedBatch:
-  """Collates the problems from `start` on, filled up to `size`.
+  """Collates the problems from `start` on, padded to `size`.
 
   Args:
     collate: collates problems.
@@ -59,7 +59,7 @@ class ScoredBatch(NamedTuple):
 
   Attributes:
     prompts: the `N` prompts.
-    rollout: their completions on the devices, those of the padding behind them.
+    rollout: their completions on the devices, followed by those of the padding.
     completions: lengths of the completions.
     results: results of the reward function.
     answers: `[N, G]` answers that the completions vote for; None if none were asked for.

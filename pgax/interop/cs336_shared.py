@@ -1,4 +1,4 @@
-"""What the 2025 and 2026 editions of CS336's assignment 5 have in common."""
+"""Functions shared by the 2025 and 2026 editions of CS336's assignment 5."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from pgax.algorithms import join
+from pgax.algorithms import combine
 from pgax.distributed.partitioning import shardings_of
 from pgax.learner.config import StepConfig
 from pgax.learner.learner import Learner, make_learner
-from pgax.learner.numbers import Numbers, example, lift_steps
+from pgax.learner.numbers import Numbers, example, partition_steps
 from pgax.learner.optimizer import make_optimizer
 from pgax.learner.policy_step import policy_step
 from pgax.learner.state import TrainState, abstract_state
@@ -51,7 +51,7 @@ class BoundStep(functools.partial):
 
   @property
   def numbers(self) -> Numbers:
-    """The numbers; see `numbers.lift_steps`."""
+    """The numbers; see `numbers.partition_steps`."""
     return self.args[0]
 
   def lower(self, state: TrainState, *data: PyTree) -> jax.stages.Lowered:
@@ -75,7 +75,7 @@ def compiled_steps(config: StepConfig, mesh: Mesh) -> CompiledSteps:
   """Builds the steps of a run, or returns those of an earlier run with equal settings.
 
   Nothing is then traced again if a run resumes in the same process, or if runs differ only
-  in their seeds or in the numbers of `numbers.lift_steps`. The steps of the last two
+  in their seeds or in the numbers of `numbers.partition_steps`. The steps of the last two
   settings, and the programs of the last two structures, are kept.
 
   Args:
@@ -96,7 +96,7 @@ def _bind(
   config: StepConfig, mesh: Mesh, build: Callable[[StepConfig, Mesh], _Programs]
 ) -> CompiledSteps:
   """Gives the numbers of settings to the programs of their structure."""
-  structure, numbers = lift_steps(config)
+  structure, numbers = partition_steps(config)
   programs = build(structure, mesh)
   learner = make_learner(config, mesh)
   return CompiledSteps(
@@ -127,7 +127,7 @@ def _build(structure: StepConfig, mesh: Mesh) -> _Programs:
     return jax.jit(step, donate_argnums=1, out_shardings=out_shardings)
 
   def supervised(numbers: Numbers, state: TrainState, rows: DemonstrationRows) -> tuple:
-    config = join(structure, numbers)
+    config = combine(structure, numbers)
     state, metrics = supervised_step(
       _supervised(make_learner(config, mesh), config),
       state,
@@ -144,7 +144,7 @@ def _build(structure: StepConfig, mesh: Mesh) -> _Programs:
     feedback: Feedback,
     learn_policy: bool = True,
   ) -> tuple:
-    learner = make_learner(join(structure, numbers), mesh)
+    learner = make_learner(combine(structure, numbers), mesh)
     learner = dataclasses.replace(learner, learn_policy=learn_policy)
     return policy_step(learner, state, rollout, feedback)
 

@@ -52,7 +52,7 @@ def rope_kinds(config: DecoderConfig) -> tuple[int, ...]:
 
 
 class LayerKind(NamedTuple):
-  """What differs between layers, stacked on the axis of layers.
+  """Properties that differ between layers, stacked on the axis of layers.
 
   Attributes:
     sliding: bool, whether the layer attends to the sliding window only.
@@ -166,7 +166,7 @@ def scanned(config: DecoderConfig) -> type[nn.Module]:
 
 
 class Unrolled(nn.Module):
-  """All blocks one after the other, as `scanned`, each with arrays of its own.
+  """Applies all blocks in order, as `scanned` does, each with separate arrays.
 
   A scan over stacked arrays copies the slices of every layer before it uses them: all
   parameters and the whole cache, for every token that is decoded.

@@ -132,7 +132,7 @@ def with_slots(cache: Cache, lanes: int, width: int, slots: int) -> Cache:
 
 
 def unroll(cache: Cache) -> Cache:
-  """Gives every layer keys and values of its own, which are then updated in place.
+  """Splits keys and values by layer, so that each array is updated in place.
 
   Args:
     cache: cache with stacked layers, and a suffix.

@@ -1,9 +1,12 @@
 """Configuration of a decoder."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 
+from pgax.errors import check_each
 from pgax.models.rope import RopeScaling
 
 ACTIVATIONS = ("silu", "gelu_tanh")
@@ -11,7 +14,20 @@ QK_NORMS = ("none", "head", "projection")
 NORM_PLACEMENTS = ("pre", "post", "sandwich")
 ATTENTION = ("auto", "einsum", "blockwise", "kernel")
 DTYPES = ("float32", "bfloat16", "auto")
+_CHOICES = {
+  "activation": ACTIVATIONS,
+  "dtype": DTYPES,
+  "qk_norm": QK_NORMS,
+  "norm_placement": NORM_PLACEMENTS,
+  "attention": ATTENTION,
+}
+_SIZES = ("vocab_size", "num_layers", "embed_dim", "num_heads", "num_kv_heads")
+_SIZES += ("head_dim", "mlp_dim")
 _MAX_SIZE = 2**31  # tokens and other indices are int32
+_POSITIVE = ("rope_theta", "norm_eps", "embedding_scale", "residual_scale")
+_POSITIVE += ("logit_divisor",)
+_POSITIVE_OR_NONE = ("query_scalar", "attention_softcap", "logit_softcap")
+_POSITIVE_OR_NONE += ("sliding_window", "local_rope_theta")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +52,10 @@ class DecoderConfig:
     qkv_bias: whether the projections to queries, keys and values have biases.
     out_bias: whether the output projection of attention has a bias.
     mlp_bias: whether the feed-forward layer has biases.
-    qk_norm: what RMSNorm is applied to before RoPE: `none`, the queries and keys of each
+    qk_norm: input of the RMSNorm before RoPE: `none`, the queries and keys of each
       `head`, or the `projection` to all heads.
     unit_offset_norm: whether RMSNorm multiplies by `1 + scale` instead of by `scale`.
-    norm_placement: which sides of attention and feed-forward layer are normalized: their
+    norm_placement: sides of attention and feed-forward layer that are normalized: their
       inputs (`pre`), their outputs (`post`) or both (`sandwich`).
     query_scalar: attention scores are multiplied by `query_scalar**-0.5`; 0 uses
       `head_dim`.
@@ -61,7 +77,7 @@ class DecoderConfig:
     dtype: dtype of products, activations and cache: `float32`, `bfloat16`, or `auto`, which
       is float32 on CPUs and bfloat16 elsewhere. Norms, softmax and logits are always
       float32.
-    attention: how attention is computed: `einsum` holds all scores at once, `blockwise`
+    attention: implementation of attention: `einsum` holds all scores at once, `blockwise`
       those of a block, so that its memory is linear in the length. `kernel` is cuDNN's on
       NVIDIA GPUs and splash attention on TPUs: it reads texts, and leaves decoding to
       `einsum`; it has neither softcaps nor sliding layers, and on GPUs requires bfloat16.
@@ -111,72 +127,29 @@ class DecoderConfig:
   def __post_init__(self):
     # A list, from JSON for instance, would leave the configuration without a hash.
     for name in ("sliding_layers", "rope_layers"):
-      object.__setattr__(self, name, tuple(vars(self)[name]))
-    sizes = (
-      "vocab_size",
-      "num_layers",
-      "embed_dim",
-      "num_heads",
-      "num_kv_heads",
-      "head_dim",
-      "mlp_dim",
-    )
-    for name in sizes:
-      value = vars(self)[name]
-      if not 1 <= value < _MAX_SIZE:
-        raise ValueError(
-          f"model.{name} is {value}; it must be at least 1, and below {_MAX_SIZE}"
-        )
+      object.__setattr__(self, name, tuple(getattr(self, name)))
+    self._check(_SIZES, lambda x: 1 <= x < _MAX_SIZE, f"at least 1, and below {_MAX_SIZE}")
     if self.num_heads % self.num_kv_heads:
       raise ValueError(
         f"model.num_kv_heads is {self.num_kv_heads}; it must divide "
         f"model.num_heads, which is {self.num_heads}"
       )
-    self._check_switches()
+    for name, allowed in _CHOICES.items():
+      self._check([name], lambda x, y=allowed: x in y, f"one of {', '.join(allowed)}")
+    self._check(_POSITIVE_OR_NONE, lambda x: x >= 0, "positive, or 0 for none")
+    self._check(_POSITIVE, lambda x: x > 0, "positive")
     self._check_layers()
     self._check_rope()
     self._check_experts()
 
-  def _check_switches(self):
-    choices = {
-      "activation": ACTIVATIONS,
-      "dtype": DTYPES,
-      "qk_norm": QK_NORMS,
-      "norm_placement": NORM_PLACEMENTS,
-      "attention": ATTENTION,
-    }
-    for name, allowed in choices.items():
-      value = vars(self)[name]
-      if value not in allowed:
-        raise ValueError(
-          f"model.{name} is {value!r}; it must be one of {', '.join(allowed)}"
-        )
-    or_zero = (
-      "query_scalar",
-      "attention_softcap",
-      "logit_softcap",
-      "sliding_window",
-      "local_rope_theta",
-    )
-    for name in or_zero:
-      value = vars(self)[name]
-      if not value >= 0:  # also catches nan
-        raise ValueError(f"model.{name} is {value}; it must be positive, or 0 for none")
-    positive = (
-      "rope_theta",
-      "norm_eps",
-      "embedding_scale",
-      "residual_scale",
-      "logit_divisor",
-    )
-    for name in positive:
-      value = vars(self)[name]
-      if not value > 0:
-        raise ValueError(f"model.{name} is {value}; it must be positive")
+  def _check(
+    self, names: Sequence[str], is_allowed: Callable[[Any], bool], must: str
+  ) -> None:
+    check_each(self, names, is_allowed, must, "model.")
 
   def _check_layers(self):
     for name in ("sliding_layers", "rope_layers"):
-      entries = len(vars(self)[name])
+      entries = len(getattr(self, name))
       if entries not in (0, self.num_layers):
         raise ValueError(
           f"model.{name} has {entries} entries; it must be empty or have one for each of "
@@ -194,8 +167,7 @@ class DecoderConfig:
       )
 
   def _check_rope(self):
-    if self.head_dim % 2:
-      raise ValueError(f"model.head_dim is {self.head_dim}; it must be even for RoPE")
+    self._check(["head_dim"], lambda x: x % 2 == 0, "even for RoPE")
     if not 0 < self.rope_fraction <= 1 or self.rope_dim % 2 or not self.rope_dim:
       raise ValueError(
         f"model.rope_fraction is {self.rope_fraction}; it must be above 0, at most 1, and "
@@ -209,8 +181,7 @@ class DecoderConfig:
       )
 
   def _check_experts(self):
-    if not self.num_experts >= 0:
-      raise ValueError(f"model.num_experts is {self.num_experts}; it must be at least 0")
+    self._check(["num_experts"], lambda x: x >= 0, "at least 0")
     least = min(self.num_experts, 1)
     if not least <= self.experts_per_token <= self.num_experts:
       raise ValueError(
@@ -229,7 +200,7 @@ class DecoderConfig:
 
   @property
   def is_sliding(self) -> tuple[bool, ...]:
-    """Whether each layer is a sliding one."""
+    """True for each sliding layer."""
     return self.sliding_layers or (self.sliding_window > 0,) * self.num_layers
 
   @property

@@ -18,7 +18,7 @@ from pgax.types import Array
 
 @flax.struct.dataclass
 class Output:
-  """What a decoder computes of tokens.
+  """The output of a decoder.
 
   Attributes:
     hidden: `[N, G, L, E]`, last hidden states.
@@ -112,8 +112,8 @@ class Decoder(nn.Module):
       )
     # Cast first, so that parameters that are held in this dtype give the same.
     x = self.embedding[tokens].astype(c.compute_dtype)
-    # Every device looks up its columns for the rows of all, and rows change places with
-    # columns: they are less than the table.
+    # Every device looks up its columns for the rows of all, and rows are exchanged for
+    # columns, which moves less data than the table.
     x = constrain(self.layout, x, BATCH, None, None, "embed")
     x = constrain(self.layout, x, BATCH)
     x = x * (c.embedding_scale * (c.embed_dim**0.5 if c.scale_embeddings else 1.0))
@@ -168,7 +168,7 @@ class Decoder(nn.Module):
     """Computes logits `[..., V]` of hidden states `[..., E]`, float32."""
     weights = self.output_matrix().astype(hidden.dtype)
     products = jnp.matmul(hidden, weights, preferred_element_type=jnp.float32)
-    # In decoding, rows change places with columns: a token is drawn from all of a row.
+    # In decoding, columns are exchanged for rows: sampling needs a complete row.
     for columns in ("vocab", "vocab_of_rows", None):
       axes = BATCH, *[None] * (hidden.ndim - 2), columns
       products = constrain(self.layout, products, *axes)

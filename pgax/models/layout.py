@@ -1,4 +1,4 @@
-"""Where a model's arrays are on a mesh of devices, by the names of their axes."""
+"""Placement of a model's arrays on a mesh of devices, by the names of their axes."""
 
 import dataclasses
 import math

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import NamedSharding, PartitionSpec
 
+from pgax.errors import check_each
 from pgax.models.layers import ADAPTERS
 from pgax.models.parameters import input_axes, matrices, stacked_axes
 from pgax.types import Array, PyTree
@@ -47,8 +48,7 @@ class LoraConfig:
       raise ValueError(
         f"lora.rank is {self.rank!r}; it must be at least 0, and a whole number"
       )
-    if not 0 < self.alpha < math.inf:
-      raise ValueError(f"lora.alpha is {self.alpha}; it must be positive and finite")
+    check_each(self, ["alpha"], lambda x: 0 < x < math.inf, "positive and finite", "lora.")
     if not self.targets:
       raise ValueError("lora.targets is empty; it must have at least one pattern")
 

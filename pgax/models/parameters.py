@@ -106,7 +106,7 @@ def matrix_axes(
 
 
 def unroll(params: PyTree) -> PyTree:
-  """Gives every layer parameters of its own, for a decoder that is `unrolled`.
+  """Splits parameters by layer, for a decoder that is `unrolled`.
 
   Args:
     params: parameters of a decoder, layers stacked.

@@ -12,7 +12,7 @@ from pgax.types import Array, PyTree
 
 
 class PromptStates(NamedTuple):
-  """What completions need of their prompts, besides positions.
+  """The part of prompts that completions depend on, besides positions.
 
   The `N` prompts may be divided into `A` lanes of `R` prompts, in order.
 

@@ -6,6 +6,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
+from pgax.errors import check_each
 from pgax.types import Array
 
 KINDS = ("none", "linear", "llama3", "yarn", "longrope")
@@ -50,12 +51,9 @@ class RopeScaling:
 
   def __post_init__(self):
     object.__setattr__(self, "factors", tuple(self.factors))  # a list has no hash
-    if self.kind not in KINDS:
-      raise ValueError(
-        f"model.rope_scaling.kind is {self.kind!r}; it must be one of {', '.join(KINDS)}"
-      )
-    if not self.factor > 0:
-      raise ValueError(f"model.rope_scaling.factor is {self.factor}; it must be positive")
+    where = "model.rope_scaling."
+    check_each(self, ["kind"], lambda x: x in KINDS, f"one of {', '.join(KINDS)}", where)
+    check_each(self, ["factor"], lambda x: x > 0, "positive", where)
     if self.kind in ("llama3", "yarn", "longrope") and self.trained_length < 1:
       raise ValueError(
         f"model.rope_scaling.trained_length is {self.trained_length}; it must be at least "

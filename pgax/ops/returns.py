@@ -278,7 +278,7 @@ def length_adaptive_lambda(lengths: Array, alpha: float = 0.05) -> Array:
 
   Args:
     lengths: `[...]` lengths of the sequences, in tokens.
-    alpha: how fast lambda grows with the length, positive.
+    alpha: rate at which lambda grows with the length, positive.
 
   Returns:
     `[...]` float32.

@@ -61,7 +61,7 @@ def _equal(gold: str, answer: str) -> bool:
 
 
 def _readings(text: str, numbers: bool) -> Iterator[str | None]:
-  """What an answer may be, beginning with the entire text; numbers in prose if wanted."""
+  """Candidates for the answer, the entire text first; optionally numbers in prose."""
   yield clean(text)
   yield with_point(clean(text))
   text = conclusion(text)

@@ -83,7 +83,7 @@ class Pool:
   """Scores jobs in worker processes, so that a failing job does not affect the others.
 
   If a worker dies, raises or exceeds the timeout, the outcome of its job says so and the
-  worker is replaced. A worker may also die of what an earlier job left behind, such as a
+  worker is replaced. A worker may also die from what an earlier job left in it, such as a
   thread. Therefore a job whose worker dies runs once more, in a new worker, unless its
   worker was new: then the job itself is the reason.
 

@@ -25,10 +25,8 @@ class LengthTarget:
   unit: Literal["characters", "words"] = "words"
 
   def __post_init__(self):
-    if self.target < 0:
-      raise ValueError(f"target is {self.target}; it must be at least 0")
-    if self.width < 1:
-      raise ValueError(f"width is {self.width}; it must be at least 1")
+    check_at_least(self, 0, "target")
+    check_at_least(self, 1, "width")
     if self.unit not in ("characters", "words"):
       raise ValueError(f"unit is {self.unit!r}; allowed are 'characters' and 'words'")
 
@@ -73,8 +71,7 @@ class RepetitionPenalty:
   penalty: float = 1.0
 
   def __post_init__(self):
-    if self.size < 1:
-      raise ValueError(f"size is {self.size}; it must be at least 1")
+    check_at_least(self, 1, "size")
     check_at_least(self, 0, "penalty")
 
   def __call__(

@@ -28,7 +28,7 @@ class Expressions(NamedTuple):
   Attributes:
     valid: `[...]` bool, whether each text is an expression of at most `A` numbers.
     count: `[...]` int32 number of its numbers.
-    numbers: `[..., A]` int32 numbers in order, and 0 behind them.
+    numbers: `[..., A]` int32 numbers in order, right-padded with 0.
     operators: `[..., A - 1]` int32 characters between them.
     ranks: `[..., A - 1]` int32, higher where an operator is applied earlier; -1 for none.
   """
@@ -41,7 +41,7 @@ class Expressions(NamedTuple):
 
 
 class _Reading(NamedTuple):
-  """What has been read of texts, `[...]` each."""
+  """State of the parsers after some characters, `[...]` each."""
 
   parsed: Expressions
   complete: Array  # whether the text so far ends with a number or `)`
@@ -134,7 +134,7 @@ def equals(parsed: Expressions, target: Array) -> Array:
 
 
 class _Terms(NamedTuple):
-  """What is left of expressions: `n` fractions, and the operators between them."""
+  """Partly evaluated expressions: `n` fractions, and the operators between them."""
 
   above: Array  # [..., n, primes] remainders of numerators
   below: Array  # [..., n, primes] remainders of denominators; both are 0 after 1 / 0

@@ -73,7 +73,7 @@ def packed(text: Array) -> Array:
 
 
 def _occurrences(text: Array, word: str) -> Array:
-  """Whether a word begins at each character, `[..., T]` bool."""
+  """Marks the characters at which a word begins, `[..., T]` bool."""
   found = jnp.ones(text.shape, bool)
   for offset, byte in enumerate(word.encode()):
     shifted = jnp.roll(text, -offset, axis=-1) == byte

@@ -137,7 +137,7 @@ class FinalAnswerTokens:
 def _read_character(
   answer: Array, length: Array, parse: _Parse, character: Array
 ) -> tuple[_Parse, None]:
-  """Reads the next character of every completion; -1 is none."""
+  """Reads the next character of every completion; -1 is padding."""
   digit = character - ord("0")
   state = jnp.asarray(_TABLE)[parse.state, jnp.maximum(character, 0)]
   whole = jnp.asarray(_IS_WHOLE)[state] & (digit >= 0) & (digit <= 9)
@@ -173,7 +173,8 @@ def _where(condition: Array, yes: _Parse, no: _Parse) -> _Parse:
 class SpelledTokens:
   """The verifier of reasoning-gym's `spell_backward`, on `rewards.answers.tagged_answer`.
 
-  Every letter in its place is worth `1 / length`, and a right word with more behind it 0.8.
+  Each correctly placed letter scores `1 / length`; a correct word with more text after it
+  scores 0.8.
   Case is ignored.
 
   Attributes:

@@ -8,7 +8,7 @@ from jax.sharding import Sharding
 
 from pgax.algorithms import filters
 from pgax.data.prompts import PromptBatch, join_prompts
-from pgax.distributed.rows import take_rows
+from pgax.distributed.placement import take_rows
 from pgax.rollout.metrics import Completions
 from pgax.rollout.scoring import RewardResults
 from pgax.types import Feedback, Rollout

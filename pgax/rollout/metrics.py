@@ -11,7 +11,7 @@ import numpy as np
 
 from pgax.algorithms import filters
 from pgax.data.mixture import NAME as MIXTURE
-from pgax.distributed.rows import fetch
+from pgax.distributed.placement import fetch
 from pgax.rollout.scoring import RewardResults, failures
 from pgax.types import Array, Example, PyTree, Rollout
 

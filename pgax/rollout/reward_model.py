@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from pgax.data.tokenizer import load_tokenizer
 from pgax.distributed.microbatches import join, split
 from pgax.distributed.partitioning import param_shardings, training_layout
-from pgax.distributed.rows import fetch_rows
+from pgax.distributed.placement import fetch_rows
 from pgax.errors import UserError
 from pgax.models import ScalarDecoder, hf, sequence_scores
 from pgax.rollout.config import RewardModelConfig

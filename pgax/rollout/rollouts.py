@@ -13,7 +13,7 @@ from pgax.algorithms.spec import DynamicSampling
 from pgax.data.prompts import PromptBatch
 from pgax.distributed.hosts import shared_errors
 from pgax.distributed.partitioning import batch_sharding
-from pgax.distributed.rows import owned_rows, put, take_rows
+from pgax.distributed.placement import owned_rows, put, take_rows
 from pgax.models.lora import LoraConfig, PolicyParams, merged
 from pgax.rewards.pool import RewardRunner
 from pgax.rollout.config import SamplingConfig, ScoringConfig

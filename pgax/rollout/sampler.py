@@ -18,7 +18,7 @@ from pgax.distributed.partitioning import (
   decoding_layout,
   decoding_shardings,
 )
-from pgax.distributed.rows import put
+from pgax.distributed.placement import put
 from pgax.errors import UserError
 from pgax.models.decoder import Decoder
 from pgax.models.parameters import cast_matrices

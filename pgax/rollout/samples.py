@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import token_text, tokens_text
-from pgax.distributed.rows import fetch_first
+from pgax.distributed.placement import fetch_first
 from pgax.rollout.scoring import RewardResults, completion_texts
 from pgax.types import Array, Rollout
 

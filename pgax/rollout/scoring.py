@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import decode
 from pgax.distributed.hosts import gather
-from pgax.distributed.rows import fetch_rows
+from pgax.distributed.placement import fetch_rows
 from pgax.errors import UserError
 from pgax.rewards.pool import REASONS, InProcess, Job, Outcome, Pool, RewardRunner
 from pgax.rollout.config import ScoringConfig

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from pgax.distributed.rows import put
+from pgax.distributed.placement import put
 from pgax.errors import UserError
 from pgax.models.lora import PolicyParams
 from pgax.types import PyTree, Step

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from pgax.data.prompts import PromptBatch
 from pgax.data.tokenizer import decode
 from pgax.distributed.hosts import gather, shared_errors
-from pgax.distributed.rows import fetch_rows
+from pgax.distributed.placement import fetch_rows
 from pgax.errors import UserError
 from pgax.rollout.scoring import completion_texts
 from pgax.types import Rollout, StepRewardFn
@@ -28,7 +28,7 @@ def rollout_step_rewards(
     tokenizer: tokenizer of the model.
     prompts: prompts of the rollout.
     rollout: the completions.
-    rows: indices of the prompts of this process; see `distributed.rows.owned_rows`.
+    rows: indices of the prompts of this process; see `distributed.placement.owned_rows`.
 
   Returns:
     See `step_rewards`; the same in every process.

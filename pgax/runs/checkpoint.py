@@ -14,12 +14,10 @@ import orbax.checkpoint as ocp
 
 from pgax.distributed.hosts import is_writer, on_writer, shared_errors, wait_for_all
 from pgax.errors import UserError, check_at_least
-from pgax.runs.frozen import frozen_shapes, restore_frozen, restore_part, save_frozen
-from pgax.runs.integrity import newest_good, set_aside_damaged, write_digests
+from pgax.runs.integrity import CHECKPOINTS, FROZEN, newest_good, write_digests
 from pgax.types import PyTree
 
-_FOLDER = "checkpoints"
-_FROZEN = "frozen"  # key of a checkpoint's data; see `runs.frozen`
+_FROZEN_FIELDS = "frozen_fields"  # key of a checkpoint's data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,13 +61,10 @@ class Checkpoints:
     )
     self._thread = ThreadPoolExecutor(1)
     self._saving = None  # number of the checkpoint that is being written, and its end
-    self._workdir, self._folder = workdir, (workdir / _FOLDER).absolute()
-    self._frozen = None  # the record of frozen fields, once this run's own are saved
-    self._latest = on_writer(
-      lambda: (
-        newest_good(self._folder) if read_only else set_aside_damaged(workdir, self._folder)
-      )
-    )
+    self._workdir = workdir.absolute()
+    self._folder = self._workdir / CHECKPOINTS
+    self._frozen_saved = False  # by this run; those of an earlier start may be others
+    self._latest = on_writer(lambda: newest_good(self._workdir, read_only))
     handlers = {  # named, so that a new process can read shapes before it restores
       "state": ocp.StandardCheckpointHandler(),
       "data": ocp.JsonCheckpointHandler(),
@@ -99,10 +94,11 @@ class Checkpoints:
       number: number of the checkpoint, larger than those before.
       state: pytree of arrays.
       data: JSON values to save with it.
-      frozen: names of fields of the state that the run never changes. They are saved once,
-        and not in every checkpoint.
+      frozen: names of fields of the state that the run never changes, such as the
+        parameters under adapters. They are saved once, in the folder `frozen` beside the
+        checkpoints, and not in every checkpoint.
       wait: whether to return when it is written; otherwise it is written while the caller
-        goes on, which may donate the state, and `wait` or the next call reports errors.
+        continues, who may donate the state, and `wait` or the next call reports errors.
 
     Raises:
       UserError: if it, or the one before it, can't be written, for instance on a full disk.
@@ -112,7 +108,9 @@ class Checkpoints:
       return
     with self._errors(number):
       if frozen:
-        state, data = self._without(frozen, state, data)
+        if not self._frozen_saved:
+          self._save_frozen({name: getattr(state, name) for name in frozen})
+        state, data = _without(state, frozen), {**data, _FROZEN_FIELDS: list(frozen)}
       if not wait and jax.default_backend() == "cpu":
         # There the file is written from the arrays themselves, elsewhere from copies.
         state = jax.tree.map(jnp.copy, state)
@@ -140,11 +138,11 @@ class Checkpoints:
     """Waits until a checkpoint is written, and writes its digests."""
     self._manager.wait_until_finished()
     if is_writer():
-      write_digests(self._folder / str(number))
+      write_digests(self._workdir, number)
 
   @contextlib.contextmanager
   def _errors(self, number: int) -> Iterator[None]:
-    """Says of an error which checkpoint can't be written, and which is the last one."""
+    """Adds to an error which checkpoint can't be written, and which is the latest."""
     try:
       yield
     except (OSError, ValueError) as error:  # tensorstore raises the latter on a full disk
@@ -155,14 +153,11 @@ class Checkpoints:
         f"{_shortened(str(error).splitlines()[0])}"
       ) from error
 
-  def _without(
-    self, frozen: Sequence[str], state: PyTree, data: Mapping[str, Any]
-  ) -> tuple[PyTree, dict[str, Any]]:
-    """Returns state and data of a checkpoint without its frozen fields, saved by then."""
-    if self._frozen is None:  # those of an earlier start may have been other ones
-      fields = {name: getattr(state, name) for name in frozen}
-      self._frozen = save_frozen(self._workdir, fields)
-    return state.replace(**dict.fromkeys(frozen, ())), {**data, _FROZEN: self._frozen}
+  def _save_frozen(self, fields: Mapping[str, PyTree]) -> None:
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+      args = ocp.args.StandardSave(dict(fields))
+      writer.save(self._workdir / FROZEN, args=args, force=True)
+    self._frozen_saved = True
 
   def restore(self, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
     """Reads the latest checkpoint.
@@ -175,26 +170,26 @@ class Checkpoints:
 
     Raises:
       UserError: if there is no checkpoint, or its arrays differ from `like`; the message
-        names the first difference. Also if its frozen fields are missing or damaged.
+        names the first difference.
     """
     number, data = self._number(), self.restore_data()
-    record = data.pop(_FROZEN, None)
-    _check_same(self._folder / str(number), self._shapes(number, record), like)
-    names = record["fields"] if record else ()
-    frozen = {name: getattr(like, name) for name in names}
-    if names:
-      like = like.replace(**dict.fromkeys(names, ()))
-    args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
+    frozen = data.pop(_FROZEN_FIELDS, ())
+    _check_same(self._folder / str(number), self._shapes(number, frozen), like)
+    args = ocp.args.Composite(state=ocp.args.StandardRestore(_without(like, frozen)))
     state = self._manager.restore(number, args=args)["state"]
-    if names:
-      state = state.replace(**restore_frozen(self._workdir, frozen))
-      self._frozen = record
+    if frozen:
+      fields = {name: getattr(like, name) for name in frozen}
+      state = state.replace(**_restore_part(self._workdir / FROZEN, fields))
+      self._frozen_saved = True
     return state, data
 
-  def _shapes(self, number: int, record: Mapping[str, Any] | None) -> Mapping[str, PyTree]:
+  def _shapes(self, number: int, frozen: Sequence[str]) -> Mapping[str, PyTree]:
     """Returns the shapes of a saved state, its frozen fields included."""
     saved = self._manager.item_metadata(number)["state"]
-    return {**saved, **frozen_shapes(self._workdir, record)} if record else saved
+    if not frozen:
+      return saved
+    handler = ocp.PyTreeCheckpointHandler()
+    return {**saved, **handler.metadata(self._workdir / FROZEN).tree}
 
   def restore_data(self) -> dict[str, Any]:
     """Reads the JSON data of the latest checkpoint.
@@ -223,7 +218,7 @@ class Checkpoints:
         the first difference.
     """
     number = self._number()
-    state = self._shapes(number, self.restore_data().get(_FROZEN))
+    state = self._shapes(number, self.restore_data().get(_FROZEN_FIELDS, ()))
     saved = {name: state.get(name, ()) for name in like}
     _check_same(self._folder / str(number), saved, like)
 
@@ -240,12 +235,13 @@ class Checkpoints:
       UserError: see `check_fields`.
     """
     self.check_fields(like)
-    record = self.restore_data().get(_FROZEN)
-    names = like.keys() & set(record["fields"] if record else ())
-    frozen = {name: like[name] for name in names}
-    kept = {name: field for name, field in like.items() if name not in names}
-    fields = restore_part(self._folder / str(self._number()) / "state", kept)
-    return fields | (restore_frozen(self._workdir, frozen) if frozen else {})
+    frozen = self.restore_data().get(_FROZEN_FIELDS, ())
+    parts = {self._folder / str(self._number()) / "state": like.keys() - set(frozen)}
+    parts[self._workdir / FROZEN] = like.keys() & set(frozen)
+    fields = dict(like)
+    for folder, names in parts.items():
+      fields |= _restore_part(folder, {name: like[name] for name in names})
+    return fields
 
   def close(self) -> None:
     """Releases the folder, after the checkpoint that is being written."""
@@ -287,11 +283,29 @@ def read_checkpoints(workdir: Path) -> Iterator[Checkpoints]:
 
 def has_checkpoints(workdir: Path) -> bool:
   """Returns whether a folder may hold checkpoints of a run."""
-  return (workdir / _FOLDER).is_dir()
+  return (workdir / CHECKPOINTS).is_dir()
+
+
+def _without(state: PyTree, fields: Sequence[str]) -> PyTree:
+  """Returns a state without some of its fields."""
+  return state.replace(**dict.fromkeys(fields, ())) if fields else state
+
+
+def _restore_part(folder: Path, like: Mapping[str, PyTree]) -> dict[str, PyTree]:
+  """Reads some fields of a saved state; those without arrays are returned as they are."""
+  wanted = {name: field for name, field in like.items() if jax.tree.leaves(field)}
+  if not wanted:
+    return dict(like)
+  arguments = ocp.args.PyTreeRestore(
+    item=wanted,
+    restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
+    partial_restore=True,
+  )
+  return dict(like) | ocp.PyTreeCheckpointHandler().restore(folder, args=arguments)
 
 
 def _shortened(text: str) -> str:
-  """Leaves out the middle of a long message: the reason is at its end, behind paths."""
+  """Removes the middle of a long message, whose reason follows long paths."""
   return text if len(text) <= 300 else f"{text[:150]} ... {text[-150:]}"
 
 

@@ -1,15 +1,19 @@
-"""Digests of checkpoints, and what happens to those that are damaged.
+"""Digests of checkpoints, and the choice of the newest one that is not damaged.
 
-Every checkpoint holds a file `SHA256SUMS` (`sha256sum --check SHA256SUMS` reads it too). A
-process may be killed between a checkpoint and its digests; such a checkpoint counts as good
-if all of it can be read, and a run that continues writes its digests.
+Every checkpoint holds a file `SHA256SUMS`, which `sha256sum --check SHA256SUMS` reads too.
+It names the files of the checkpoint, and those of the folder `frozen` beside them all. A
+process may be killed between a checkpoint and its digests; such a checkpoint counts as
+good if all of it can be read, and a run that continues writes its digests.
 """
 
+import functools
 import hashlib
+import itertools
 import json
+import os
 import re
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -19,10 +23,9 @@ import orbax.checkpoint as ocp
 from pgax.errors import UserError
 from pgax.runs.workdir import DAMAGED
 
+CHECKPOINTS, FROZEN = "checkpoints", "frozen"  # folders of a run
 DIGESTS = "SHA256SUMS"
-# File beside the folder of checkpoints with the number of the latest one.
-_RECORD = ".latest_checkpoint"
-_ITEMS = ("state", "data")  # folders of a checkpoint that hold nothing but its own files
+_LATEST = ".latest_checkpoint"  # file of a run with the number of its latest checkpoint
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
 
 
@@ -30,28 +33,18 @@ class DamagedCheckpointWarning(UserWarning):
   """A checkpoint is damaged, and an earlier one is used."""
 
 
-def write_digests(checkpoint: Path) -> None:
-  """Writes the digests of all files of a checkpoint, in one step, and its number.
+def write_digests(workdir: Path, number: int) -> None:
+  """Writes the digests of a checkpoint, and its number as the latest one of the run.
 
   Args:
-    checkpoint: folder of a complete checkpoint.
+    workdir: folder of the run.
+    number: number of a complete checkpoint.
   """
-  write_sums(checkpoint)
-  _record(checkpoint.parent, int(checkpoint.name))
-
-
-def write_sums(checkpoint: Path) -> None:
-  """Writes the digests of all files of a folder, in one step.
-
-  Args:
-    checkpoint: folder of a complete checkpoint.
-  """
-  temporary = checkpoint / f".{DIGESTS}"
-  temporary.unlink(missing_ok=True)  # of a process that was killed while it wrote
-  files = sorted(path for path in checkpoint.rglob("*") if path.is_file())
-  lines = [f"{_digest(path)}  {path.relative_to(checkpoint)}\n" for path in files]
-  temporary.write_text("".join(lines), encoding="utf-8")
-  temporary.replace(checkpoint / DIGESTS)
+  checkpoint = workdir / CHECKPOINTS / str(number)
+  digests = {path: _digest(path) for path in _files(checkpoint)} | _frozen(workdir)
+  lines = [f"{x}  {os.path.relpath(path, checkpoint)}\n" for path, x in digests.items()]
+  _write(checkpoint / DIGESTS, "".join(lines))
+  _write(workdir / _LATEST, f"{number}\n")
 
 
 def find_damage(checkpoint: Path) -> str:
@@ -63,150 +56,129 @@ def find_damage(checkpoint: Path) -> str:
   Returns:
     What is wrong with the first bad file; empty if all are good.
   """
-  try:
-    text = (checkpoint / DIGESTS).read_text(encoding="utf-8")
-  except FileNotFoundError:
+  if not (checkpoint / DIGESTS).exists():
     return _unreadable(checkpoint)
-  except (OSError, UnicodeDecodeError) as error:
-    return f"{DIGESTS} can't be read: {error}"
-  lines = [line.partition("  ") for line in text.splitlines()]
-  if not lines:
-    return f"{DIGESTS} is empty"
-  for digest, _, name in lines:
-    try:
-      if not name or _digest(checkpoint / name) != digest:
-        return f"{name or DIGESTS} differs from its SHA-256"
-    except OSError as error:
-      return f"{name} can't be read: {error.strerror}"
-    except ValueError as error:  # a name with a null byte
-      return f"{DIGESTS} names {name!r}: {error}"
-  return _unnamed(checkpoint, {name for _, _, name in lines})
+  try:
+    lines = (checkpoint / DIGESTS).read_text(encoding="utf-8").splitlines()
+    digests = {checkpoint / name: x for x, _, name in (y.partition("  ") for y in lines)}
+    for path, digest in digests.items():
+      if _digest(path) != digest:
+        return f"{os.path.relpath(path, checkpoint)} differs from its SHA-256"
+  except (OSError, ValueError) as error:  # the latter for names that are no text
+    return f"{DIGESTS} or a file that it names can't be read: {error}"
+  # Only what a run saved: others may have left files of their own in the folder.
+  items = itertools.chain(_files(checkpoint / "state"), _files(checkpoint / "data"))
+  missing = next((path for path in items if path not in digests), None)
+  return f"{DIGESTS} lacks {missing.relative_to(checkpoint)}" if missing else ""
 
 
-def _unnamed(checkpoint: Path, names: Collection[str]) -> str:
-  """Says which file the digests lack, for instance as their own file was cut off."""
-  for item in _ITEMS:
-    for path in sorted((checkpoint / item).rglob("*")):
-      name = str(path.relative_to(checkpoint))
-      if path.is_file() and not path.name.startswith(".") and name not in names:
-        return f"{DIGESTS} lacks {name}"
-  return ""
-
-
-def newest_good(folder: Path) -> int | None:
+def newest_good(workdir: Path, read_only: bool = True) -> int | None:
   """Finds the newest checkpoint that is not damaged, and warns of newer ones that are.
 
   Args:
-    folder: folder of checkpoints; it need not exist.
+    workdir: folder of the run.
+    read_only: whether to leave the folder unchanged. Otherwise the damaged ones are moved
+      to the folder `damaged`, and the newest good one gets its digests if it has none.
 
   Returns:
-    The number of the checkpoint; None if there is no checkpoint at all.
+    The number of the checkpoint; None if the run has never had one.
 
   Raises:
-    UserError: if there are checkpoints, but every one of them is damaged; or if there were
-      and all are gone.
+    UserError: if there were checkpoints, but all are damaged or gone; or if the folder
+      can't be changed.
   """
-  damages, recorded = {}, _recorded(folder)
+  folder, latest, damages = workdir / CHECKPOINTS, _latest(workdir), {}
   for number in _numbers(folder):
     if not (damage := find_damage(folder / str(number))):
-      if damages:
-        warnings.warn(
-          f"{_describe(folder, damages)}. Checkpoint {number} is the newest good one and "
-          "is used; what came after it is lost, and a run that continues does it again",
-          DamagedCheckpointWarning,
-          stacklevel=2,
-        )
-      elif recorded is not None and recorded > number:
-        warnings.warn(
-          f"checkpoint {folder / str(recorded)} is gone. Checkpoint {number} is the newest "
-          "one and is used; a run that continues does again what came after it",
-          DamagedCheckpointWarning,
-          stacklevel=2,
-        )
-      return number
-    damages[number] = damage
-  if damages:
+      break
+    damages[number] = f"checkpoint {folder / str(number)} is damaged: {damage}"
+  else:
+    if not damages and latest is None:
+      return None
+    gone = f"the run had checkpoint {latest}, and {folder} holds none now"
     raise UserError(
-      f"{_describe(folder, damages)}. There is no good one left, and nothing was changed. "
-      "Restore a copy of a checkpoint, or start again in a new workdir"
-    )
-  if recorded is not None:
-    raise UserError(
-      f"the run had checkpoint {recorded}, and {folder} holds none now; nothing was "
+      f"{'; '.join(damages.values()) or gone}. There is no good one left, and nothing was "
       "changed. Restore a copy of a checkpoint, or start again in a new workdir"
     )
-  return None
+  if not damages and latest is not None and latest > number:
+    damages[latest] = f"checkpoint {folder / str(latest)} is gone"
+  if damages:
+    _warn(
+      f"{'; '.join(damages.values())}. Checkpoint {number} is the newest good one and is "
+      "used; what came after it is lost, and a run that continues does it again"
+    )
+  if not read_only:
+    _tidy(workdir, number, damages)
+  return number
 
 
-def set_aside_damaged(workdir: Path, folder: Path) -> int | None:
-  """Moves checkpoints newer than the newest good one to the folder `damaged` of a run.
-
-  The newest good one gets its digests if it has none.
-
-  Args:
-    workdir: folder of the run.
-    folder: folder of its checkpoints.
-
-  Returns:
-    The number of the newest good checkpoint; None if there is no checkpoint at all.
-
-  Raises:
-    UserError: see `newest_good`.
-  """
-  good = newest_good(folder)
-  for number in _numbers(folder):
-    if number == good:
-      break
-    target = _free_name(workdir / DAMAGED / str(number))
+def _tidy(workdir: Path, good: int, damages: dict[int, str]) -> None:
+  """Moves damaged checkpoints out of the way, and completes the one to continue from."""
+  checkpoints = [workdir / CHECKPOINTS / str(number) for number in damages]
+  for checkpoint in filter(Path.exists, checkpoints):
+    target = _free_name(workdir / DAMAGED / checkpoint.name)
     try:
       target.parent.mkdir(exist_ok=True)
-      (folder / str(number)).rename(target)
+      checkpoint.rename(target)
     except OSError as error:
       raise UserError(
-        f"the damaged checkpoint {folder / str(number)} can't be moved to {target}: "
+        f"the damaged checkpoint {checkpoint} can't be moved to {target}: "
         f"{error.strerror}. Move it out of its folder to continue"
       ) from None
-    warnings.warn(
-      f"the damaged checkpoint {number} was moved to {target}",
-      DamagedCheckpointWarning,
-      stacklevel=2,
-    )
-  if good is not None and not (folder / str(good) / DIGESTS).exists():
-    _complete(folder / str(good))
-  elif good is not None and _recorded(folder) not in (None, good):
-    _record(folder, good)
-  return good
-
-
-def _complete(checkpoint: Path) -> None:
-  """Writes the digests of a checkpoint whose process was killed before it could."""
+    _warn(f"the damaged checkpoint {checkpoint.name} was moved to {target}")
+  complete = (workdir / CHECKPOINTS / str(good) / DIGESTS).exists()
   try:
-    write_digests(checkpoint)
+    if not complete:
+      write_digests(workdir, good)
+    elif damages:
+      _write(workdir / _LATEST, f"{good}\n")
   except OSError as error:
     raise UserError(
-      f"the digests of checkpoint {checkpoint} can't be written: {error.strerror}. Make "
-      "its folder writable to continue"
+      f"the digests of checkpoint {good} can't be written: {error.strerror}. Make "
+      f"{workdir} writable to continue"
     ) from None
 
 
-def _record(folder: Path, number: int) -> None:
-  path = folder.parent / _RECORD
-  temporary = path.with_suffix(".tmp")
-  temporary.write_text(f"{number}\n", encoding="ascii")
-  temporary.replace(path)
-
-
-def _recorded(folder: Path) -> int | None:
-  """Number of the latest checkpoint that was saved; None if that is unknown."""
-  try:
-    return int((folder.parent / _RECORD).read_text(encoding="ascii"))
-  except (OSError, ValueError):  # runs of earlier versions have none
-    return None
+def _files(folder: Path) -> Iterator[Path]:
+  """Yields the files of a folder, except hidden ones and digests."""
+  for path in sorted(folder.rglob("*")):
+    if path.is_file() and not path.name.startswith(".") and path.name != DIGESTS:
+      yield path
 
 
 def _digest(path: Path) -> str:
   with path.open("rb") as file:
     return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _frozen(workdir: Path) -> dict[Path, str]:
+  folder = workdir / FROZEN
+  return _digests_of(folder, folder.stat().st_mtime_ns) if folder.exists() else {}
+
+
+@functools.lru_cache(maxsize=1)
+def _digests_of(folder: Path, _modified: int) -> dict[Path, str]:
+  """Digests of a folder that does not change, once and not for every checkpoint."""
+  return {path: _digest(path) for path in _files(folder)}
+
+
+def _write(path: Path, text: str) -> None:
+  """Writes a file in one step, whenever the process may be killed."""
+  temporary = path.with_name(f".{path.name}.tmp")  # hidden, so `_files` skips it
+  temporary.write_text(text, encoding="utf-8")
+  temporary.replace(path)
+
+
+def _warn(message: str) -> None:
+  warnings.warn(message, DamagedCheckpointWarning, stacklevel=3)
+
+
+def _latest(workdir: Path) -> int | None:
+  """Number of the latest checkpoint that was saved; None if there was none."""
+  try:
+    return int((workdir / _LATEST).read_text(encoding="ascii"))
+  except (OSError, ValueError):
+    return None
 
 
 def _numbers(folder: Path) -> list[int]:
@@ -221,7 +193,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _unreadable(checkpoint: Path) -> str:
-  """Says why a checkpoint without digests can't be read; empty if it can."""
+  """Returns why a checkpoint without digests can't be read; empty if it can."""
   try:
     if (data := checkpoint / "data" / "metadata").exists():
       json.loads(data.read_text(encoding="utf-8"))
@@ -238,18 +210,6 @@ def _unreadable(checkpoint: Path) -> str:
 
 
 def _free_name(path: Path) -> Path:
-  def names() -> Iterator[Path]:
-    yield path
-    count = 2
-    while True:
-      yield path.with_name(f"{path.name}-{count}")
-      count += 1
-
-  return next(name for name in names() if not name.exists())
-
-
-def _describe(folder: Path, damages: dict[int, str]) -> str:
-  return "; ".join(
-    f"checkpoint {folder / str(number)} is damaged: {damage}"
-    for number, damage in damages.items()
-  )
+  names = itertools.chain([""], (f"-{count}" for count in itertools.count(2)))
+  paths = (path.with_name(f"{path.name}{name}") for name in names)
+  return next(path for path in paths if not path.exists())

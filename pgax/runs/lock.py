@@ -15,7 +15,7 @@ _UNREADABLE_SECONDS = 0.5  # after which a file that names no holder is removed
 
 
 class FolderLock:
-  """Lets one process at a time write to a folder; survives a holder that was killed.
+  """Locks a folder for one process; a lock whose holder was killed is free.
 
   The holder refreshes its claim in another thread, on local disks and on file systems that
   several hosts share (see `filelock.SoftFileLease`). A claim of a process of this host that

@@ -1,7 +1,7 @@
 """Folders of sandboxes that have no file system of their own.
 
 Each is locked while its owner lives, so that a later process can tell, and remove, what a
-killed one left behind.
+killed one has left.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _MIN_AGE = 60.0  # seconds; a younger folder may not be locked yet
 
 @contextlib.contextmanager
 def sandbox_folder() -> Iterator[str]:
-  """Creates an empty folder and removes it on exit, whatever code has put into it."""
+  """Creates an empty folder and removes it on exit with all of its contents."""
   parent = tempfile.gettempdir()
   remove_stale(parent)
   path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
@@ -111,7 +111,7 @@ def _empty(top: int) -> None:
 
 
 def _open(name: str, parent: int | None) -> int:
-  """Opens a folder, whatever its mode; raises for a link."""
+  """Opens a folder of any mode; raises for a link."""
   flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY
   handle = os.open(name, flags | getattr(os, "O_PATH", 0), dir_fd=parent)
   try:

@@ -97,7 +97,7 @@ class IsolationWarning(UserWarning):
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """Which attempts of code in a sandbox were blocked.
+  """The attempts of code in a sandbox that were blocked.
 
   Attributes:
     level: isolation level of the sandbox.

@@ -42,7 +42,7 @@ def classes(programs: Iterable[ast.Module]) -> set[str]:
 
 
 class _Visitor:
-  """What the names of a test stand for.
+  """The objects that the names of a test refer to.
 
   Attributes:
     aliases: parameters of the test's functions, with the names that are passed for them.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from pgax.algorithms import join
+from pgax.algorithms import combine
 from pgax.data.prompts import CollatePrompts
 from pgax.data.tokenizer import token_bytes
 from pgax.distributed.mesh import make_mesh
@@ -157,7 +157,7 @@ class _Runs:
     self, numbers: Numbers, supervised: bool = False
   ) -> tuple[RunConfig, Learner]:
     """The configuration with the numbers of a setting, and its learner."""
-    run = join(self.run, numbers)
+    run = combine(self.run, numbers)
     learner = make_learner(run.step_config)
     # Mapped over runs, a choice of lengths would compute them all.
     settings = dataclasses.replace(learner.config, length_buckets=1)

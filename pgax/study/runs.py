@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from pgax.algorithms.lift import without
+from pgax.algorithms.numbers import partition_at
 from pgax.errors import UserError
 from pgax.study.alone import LoopRuns
 from pgax.study.engine import run_chunks, run_program
@@ -234,7 +234,7 @@ def structure_record(run: RunConfig, numbers: Mapping[str, float]) -> dict[str, 
   Returns:
     A text for each of the `RECORDED` fields.
   """
-  structure = without(run, numbers).structure
+  structure = partition_at(run, numbers).structure
   return {field: _description(getattr(structure, field)) for field in RECORDED}
 
 
@@ -253,7 +253,7 @@ def _by_structure(
   """Groups the names of settings that differ in nothing but their numbers."""
   groups: list[tuple[RunConfig, list[str]]] = []
   for name, (run, numbers) in settings.items():
-    structure = without(run, numbers).structure
+    structure = partition_at(run, numbers).structure
     for other, names in groups:
       if other == structure:
         names.append(name)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from pgax.algorithms import UpdateConfig, lift
-from pgax.algorithms.lift import find_numbers
+from pgax.algorithms import UpdateConfig, partition
+from pgax.algorithms.numbers import find_numbers
 from pgax.data.prompts import pad
 from pgax.data.tokenizer import decode, encode_completion, token_bytes
 from pgax.errors import UserError
@@ -47,11 +47,11 @@ def built(run: RunConfig) -> RunConfig:
 def free_numbers(run: RunConfig) -> dict[str, float]:
   """Returns the numbers of a run that can differ within one program, by their paths.
 
-  They are those of the algorithm (see `algorithms.lift`), the temperature, and learning
-  rates and norms of clipping of the optimizers.
+  They are those of the algorithm (see `algorithms.partition`), the temperature, and
+  learning rates and norms of clipping of the optimizers.
   """
   found = find_numbers(run)
-  paths = [f"algorithm.{path}" for path in lift(run.algorithm).numbers]
+  paths = [f"algorithm.{path}" for path in partition(run.algorithm).numbers]
   paths += [f"{name}.{field}" for name in _OPTIMIZERS for field in OF_OPTIMIZER]
   return {x: found[x] for x in (*paths, "sampling.temperature") if x in found}
 

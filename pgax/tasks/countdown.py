@@ -12,6 +12,7 @@ import numpy as np
 
 from pgax.data.task import HELD_OUT_FRACTION, Task
 from pgax.data.templates import fill
+from pgax.errors import check_each
 from pgax.rewards.answers import tagged_answer
 from pgax.rewards.expressions import parse_expression
 from pgax.rewards.math import MARKER
@@ -46,8 +47,7 @@ class Countdown:
   format_score: float = 0.0
 
   def __post_init__(self):
-    if not math.isfinite(self.format_score):
-      raise ValueError(f"format_score is {self.format_score}; it must be finite")
+    check_each(self, ["format_score"], math.isfinite, "finite")
 
   def __call__(
     self,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from pgax.errors import check_each
 from pgax.rewards.token_expressions import MODULUS, equals, parse_expressions
 from pgax.rewards.token_text import NONE, answer_span, byte_characters, packed, text_of
 from pgax.types import Array, Example
@@ -36,8 +37,7 @@ class CountdownTokens:
   format_score: float = 0.0
 
   def __post_init__(self):
-    if not math.isfinite(self.format_score):
-      raise ValueError(f"format_score is {self.format_score}; it must be finite")
+    check_each(self, ["format_score"], math.isfinite, "finite")
 
   def answer_tokens(self, example: Example) -> list[int]:
     """Returns the target of an example and then its numbers.
@@ -82,7 +82,7 @@ class CountdownTokens:
 
 
 def _uses(numbers: Array, count: Array, given: Array, use_all: bool) -> Array:
-  """Whether each of the first `count` numbers is used at most as often as it is given."""
+  """Checks that each of the first `count` numbers is used at most as often as given."""
   real = jnp.arange(numbers.shape[-1]) < count[..., None]
   same = numbers[..., None, :] == numbers[..., None]
   used = jnp.sum(same & real[..., None, :], axis=-1)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgax.data.fields import text_field
-from pgax.data.rows import json_lines
+from pgax.data.records import json_lines
 from pgax.data.sources import from_rows
 from pgax.data.task import Task
 from pgax.data.templates import fill

@@ -15,7 +15,7 @@ _HELD_OUT = 1 / 3  # there are few problems, and accuracy should not be too coar
 def small_sums(
   largest: int = 12, template: str = "{prompt} = ? Answer:", seed: int = 0
 ) -> Task:
-  """All sums of two numbers from 1 up; `rewards.NumericMatch` scores them.
+  """Makes all sums of two numbers from 1 up; `rewards.NumericMatch` scores them.
 
   Args:
     largest: largest number that is added, at least 2.

@@ -11,7 +11,7 @@ import numpy as np
 
 from pgax.algorithms import Algorithm
 from pgax.distributed.hosts import on_writer
-from pgax.distributed.rows import fetch
+from pgax.distributed.placement import fetch
 from pgax.errors import UserError
 from pgax.types import PyTree
 

@@ -15,7 +15,7 @@ from pgax.data.pipeline import batches
 from pgax.data.task import fingerprint
 from pgax.distributed.mesh import make_mesh
 from pgax.distributed.partitioning import batch_sharding, param_shardings, shardings_of
-from pgax.distributed.rows import held_rows
+from pgax.distributed.placement import held_rows
 from pgax.errors import UserError
 from pgax.evaluation import Evaluation, evaluate, evaluation_key
 from pgax.learner.compiled import compiled_steps

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pgax.distributed.peak import peak_flops
-from pgax.distributed.rows import fetch
+from pgax.distributed.placement import fetch
 from pgax.models.config import DecoderConfig
 from pgax.models.flops import token_flops
 from pgax.training.config import RunConfig

@@ -9,7 +9,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from pgax.data.preferences import CollatePreferences, Preference, PreferenceBatch
-from pgax.distributed.rows import fetch, put
+from pgax.distributed.placement import fetch, put
 from pgax.evaluation import Evaluation, evaluation_metrics
 from pgax.learner.preference_step import RewardModelState, margins
 from pgax.learner.state import TrainState

@@ -314,7 +314,7 @@ def test_equal_values_hash_equal_and_can_be_replaced(preset):
     (lambda: algorithms.vapo(imitation_coef=-0.1), r"coef is -0\.1; it must be positive"),
     (lambda: algorithms.dapo(max_batches=0), "max_batches is 0; it must be at least 2"),
     (
-      lambda: dataclasses.replace(algorithms.remax(), shaping=(parts.ClippedReward(0, 1),)),
+      lambda: dataclasses.replace(algorithms.remax(), shaping=(parts.MissingEOS(),)),
       "greedy_baseline is True and shaping is",
     ),
     (

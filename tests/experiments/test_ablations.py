@@ -12,7 +12,7 @@ from experiments.ablations.choice import Choice, choose
 from experiments.ablations.run import chosen, run_ablation, shortened
 from experiments.ablations.runs import ABLATIONS
 from pgax.algorithms import parts
-from pgax.algorithms.lift import without
+from pgax.algorithms.numbers import partition_at
 from pgax.data import byte_tokenizer
 from pgax.errors import UserError
 from pgax.rewards.math import final_answer
@@ -36,7 +36,7 @@ def test_runs_can_be_studied(name):
   runs = list(ABLATIONS[name].runs().values())
   structures = []
   for run in runs:
-    structure = without(run, free_numbers(run)).structure
+    structure = partition_at(run, free_numbers(run)).structure
     known = dataclasses.replace(structure, task=runs[0].task)
     if known not in structures:
       structures.append(known)

@@ -1,12 +1,13 @@
 """Diagnostics of an update: each against its formula, on numbers where it moves."""
 
 import dataclasses
+import functools
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax import algorithms
+from pgax import algorithms, correction
 from pgax.algorithms import parts
 from pgax.learner.metrics import (
   batch_metrics,
@@ -77,7 +78,7 @@ def test_of_a_correction():
   for part in (
     parts.TruncatedWeights(1.05),
     parts.IcePop(0.9, 1.1),
-    parts.SequenceTruncatedWeights(),
+    functools.partial(correction.sequence, cap=2.0),
   ):
     algorithm = dataclasses.replace(algorithms.grpo(), sampler_correction=part)
     batch, metrics = computed(algorithm)

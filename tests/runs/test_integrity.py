@@ -87,16 +87,16 @@ def test_without_digests_a_checkpoint_must_be_readable(run, damage):
 def test_digests_that_a_killed_process_left_out_are_written(run, monkeypatch):
   checkpoint = run / "checkpoints" / "20"
   digests = (checkpoint / DIGESTS).read_text()
-  (checkpoint / DIGESTS).rename(checkpoint / f".{DIGESTS}")
-  (checkpoint / f".{DIGESTS}").write_text(digests[:100])
+  (checkpoint / DIGESTS).rename(checkpoint / f".{DIGESTS}.tmp")
+  (checkpoint / f".{DIGESTS}.tmp").write_text(digests[:100])
   assert Checkpoints(run, read_only=True).latest() == 20
   assert not (checkpoint / DIGESTS).exists()
 
-  def full(checkpoint):
+  def full(workdir, number):
     raise OSError(errno.ENOSPC, "No space left on device")
 
   with monkeypatch.context() as patched:
-    patched.setattr(integrity, "write_sums", full)
+    patched.setattr(integrity, "write_digests", full)
     with pytest.raises(UserError, match="20 can't be written: No space left on device"):
       Checkpoints(run)
   assert Checkpoints(run).latest() == 20
@@ -159,7 +159,7 @@ def test_without_a_good_one_nothing_starts(run):
 
 def test_an_empty_folder_of_checkpoints_is_no_damage(tmp_path):
   (tmp_path / "checkpoints").mkdir()
-  assert newest_good(tmp_path / "checkpoints") is None
+  assert newest_good(tmp_path) is None
   (tmp_path / "checkpoints" / "7").mkdir()  # all of its files are gone
   with pytest.raises(UserError, match="no good one left"):
     Checkpoints(tmp_path)
@@ -174,7 +174,7 @@ def test_sha256sum_reads_the_digests(run):
 def test_a_run_whose_checkpoints_are_gone_does_not_start_again(run):
   shutil.rmtree(run / "checkpoints" / "20")
   with pytest.warns(DamagedCheckpointWarning, match=r"20 is gone. Checkpoint 10 is"):
-    assert newest_good(run / "checkpoints") == 10
+    assert newest_good(run) == 10
   shutil.rmtree(run / "checkpoints" / "10")
   for _ in range(2):
     with pytest.raises(UserError, match="the run had checkpoint 20, and .* holds none now"):

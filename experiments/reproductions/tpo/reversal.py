@@ -57,7 +57,7 @@ def training_program(
 
   Args:
     task: sizes of the task.
-    method: how a rollout is learned from.
+    method: the loss of a rollout, and its number of updates.
     steps: number of steps.
     sample: samples a rollout, given `params` and `key`.
     candidate_logp: computes the log-probabilities of a rollout's candidates.

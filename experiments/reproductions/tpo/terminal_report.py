@@ -40,7 +40,7 @@ class Cell(NamedTuple):
   """A method at a length of the prompts.
 
   Attributes:
-    match: what methods without groups share with the others, of `terminal.MATCHES`.
+    match: quantity that all methods share, one of `terminal.MATCHES`.
     length: number of tokens of a prompt.
     method: name of the method.
   """
@@ -56,7 +56,7 @@ class Cell(NamedTuple):
 
   @property
   def in_groups(self) -> bool:
-    """Whether the method has groups, so that it is the same with either match."""
+    """True if the method has groups; it is then the same with either match."""
     return reversal_methods.METHODS[self.method].candidates > 1
 
   @property

@@ -25,7 +25,6 @@ __all__ = [
   "ProcessNormalized",
   "RelativeToMean",
   "ReturnToGo",
-  "TotalReturn",
 ]
 
 
@@ -232,22 +231,6 @@ class ReturnToGo:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class TotalReturn:
-  """REINFORCE with one return for all tokens; see `returns.total_return`.
-
-  Token rewards are minus each KL penalty, plus the completion's reward at its last action.
-
-  Attributes:
-    discount: discount of future rewards; below 1 a longer completion is worth less.
-  """
-
-  discount: float = 1.0
-
-  def __call__(self, inputs: AdvantageInputs) -> Array:
-    return returns.total_return(_token_rewards(inputs), inputs.action_mask, self.discount)
-
-
 def _without_penalty(inputs: AdvantageInputs) -> Array:
   """Rewards before the KL penalty, `[N, G]`."""
   return inputs.rewards + jnp.sum(inputs.penalty, axis=-1)
@@ -302,7 +285,7 @@ class LengthAdaptiveGAE:
 
   Attributes:
     discount: discount of future rewards.
-    alpha: how fast lambda grows with the length, positive.
+    alpha: rate at which lambda grows with the length, positive.
     whiten: whether to normalize over the global batch.
   """
 

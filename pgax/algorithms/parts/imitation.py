@@ -5,6 +5,7 @@ import math
 
 import jax.numpy as jnp
 
+from pgax.errors import check_each
 from pgax.types import AdvantageInputs, Array, Rollout
 
 __all__ = ["RewardAbove", "UnitAdvantage"]
@@ -29,8 +30,7 @@ class RewardAbove:
   threshold: float = 0.0
 
   def __post_init__(self):
-    if not math.isfinite(self.threshold):
-      raise ValueError(f"threshold is {self.threshold}; it must be finite")
+    check_each(self, ["threshold"], math.isfinite, "finite")
 
   def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array:
     del rollout

@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from pgax.ops import advantages, shaping
+from pgax.ops import shaping
 from pgax.ops.masking import lengths
 from pgax.types import Array, Rollout
 
-__all__ = ["ClippedReward", "MissingEOS", "Overlong", "RescaledReward", "WhitenedReward"]
+__all__ = ["MissingEOS", "Overlong"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,52 +47,3 @@ class Overlong:
     limit = mask.shape[-1]
     buffer = max(limit // 5, 1) if self.buffer is None else self.buffer
     return rewards + self.coef * shaping.overlong(lengths(mask), limit, buffer)
-
-
-@dataclasses.dataclass(frozen=True)
-class RescaledReward:
-  """Rescales rewards of a known range to [0, 1]; see `shaping.rescale`.
-
-  Attributes:
-    low: the reward that becomes 0.
-    high: the reward that becomes 1.
-  """
-
-  low: float
-  high: float
-
-  def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array:
-    del valid, rollout
-    return shaping.rescale(rewards, self.low, self.high)
-
-
-@dataclasses.dataclass(frozen=True)
-class ClippedReward:
-  """Clips rewards; see `shaping.clip`.
-
-  Attributes:
-    low: the smallest reward.
-    high: the largest reward.
-  """
-
-  low: float
-  high: float
-
-  def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array:
-    del valid, rollout
-    return shaping.clip(rewards, self.low, self.high)
-
-
-@dataclasses.dataclass(frozen=True)
-class WhitenedReward:
-  """Normalizes rewards over the batch; see `advantages.whiten`.
-
-  Attributes:
-    shift_mean: whether the whitened rewards have mean 0.
-  """
-
-  shift_mean: bool = True
-
-  def __call__(self, rewards: Array, valid: Array, rollout: Rollout) -> Array:
-    del rollout
-    return advantages.whiten(rewards, valid, self.shift_mean)

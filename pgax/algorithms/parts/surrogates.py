@@ -52,8 +52,8 @@ class Clipped(_PerCompletion):
   """PPO: the clipped surrogate; see `surrogates.clipped`.
 
   Attributes:
-    clip_low: how far the ratio may fall below 1, in [0, 1].
-    clip_high: how far the ratio may rise above 1, at least 0.
+    clip_low: largest distance of the ratio below 1, in [0, 1].
+    clip_high: largest distance of the ratio above 1, at least 0.
     dual_clip: bound of the ratio for negative advantages, above 1; None for no bound.
   """
 
@@ -77,8 +77,8 @@ class SequenceClipped(_PerCompletion):
   """GSPO: the clipped surrogate with one ratio for each sequence; see `surrogates.gspo`.
 
   Attributes:
-    clip_low: how far the ratio may fall below 1, in [0, 1].
-    clip_high: how far the ratio may rise above 1, at least 0.
+    clip_low: largest distance of the ratio below 1, in [0, 1].
+    clip_high: largest distance of the ratio above 1, at least 0.
   """
 
   clip_low: float = 3e-4
@@ -116,8 +116,8 @@ class ClippedWeight(_PerCompletion):
   """CISPO: the policy gradient, times a clipped importance weight; see `surrogates.cispo`.
 
   Attributes:
-    clip_low: how far the weight may fall below 1, in [0, 1]; 1 for no lower bound.
-    clip_high: how far the weight may rise above 1, at least 0.
+    clip_low: largest distance of the weight below 1, in [0, 1]; 1 for no lower bound.
+    clip_high: largest distance of the weight above 1, at least 0.
   """
 
   clip_low: float = 1.0
@@ -183,7 +183,7 @@ class ReferenceWeighted(_PerCompletion):
   """A-LoL: likelihood of good completions, times a clipped ratio; see `surrogates.a_lol`.
 
   Attributes:
-    clip: how far the ratio to the reference may move from 1, in [0, 1].
+    clip: largest distance of the ratio to the reference from 1, in [0, 1].
     importance: ratio to weight by, `sequence` or `token`; `none` for a weight of 1.
   """
 
@@ -241,7 +241,7 @@ class Pairwise:
   """P3O: the clipped policy gradient over the pairs of a group; see `surrogates.p3o`.
 
   Attributes:
-    clip: how far a ratio may move from 1; with `joint`, how far the difference of the
+    clip: largest distance of a ratio from 1; with `joint`, how far the difference of the
       log-ratios may move from 0, nats.
     form: `separate` clips each ratio (V1), `joint` the difference of log-ratios (V2).
   """

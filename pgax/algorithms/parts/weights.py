@@ -2,13 +2,13 @@
 
 import dataclasses
 
+from pgax.errors import check_each
 from pgax.ops import aggregation, correction, entropy
 from pgax.types import Array
 
 __all__ = [
   "FixedLength",
   "IcePop",
-  "SequenceTruncatedWeights",
   "TopEntropy",
   "TruncatedWeights",
 ]
@@ -40,8 +40,7 @@ class TopEntropy:
   fraction: float = 0.2
 
   def __post_init__(self):
-    if not 0 < self.fraction <= 1:
-      raise ValueError(f"fraction is {self.fraction}; it must be above 0 and at most 1")
+    check_each(self, ["fraction"], lambda x: 0 < x <= 1, "above 0 and at most 1")
 
   def __call__(self, entropies: Array, mask: Array) -> Array:
     return entropy.top_fraction(entropies, mask, self.fraction)
@@ -77,17 +76,3 @@ class IcePop:
   def __call__(self, old_logp: Array, sample_logp: Array, mask: Array) -> Array:
     del mask
     return correction.icepop(old_logp, sample_logp, self.low, self.high)
-
-
-@dataclasses.dataclass(frozen=True)
-class SequenceTruncatedWeights:
-  """TIS with one importance weight for each completion; see `correction.sequence`.
-
-  Attributes:
-    cap: the largest weight, positive.
-  """
-
-  cap: float = 2.0
-
-  def __call__(self, old_logp: Array, sample_logp: Array, mask: Array) -> Array:
-    return correction.sequence(old_logp, sample_logp, mask, self.cap)

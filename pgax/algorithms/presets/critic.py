@@ -32,10 +32,10 @@ def ppo(
   all tokens.
 
   Args:
-    clip: how far a token's ratio may move from 1.
+    clip: largest distance of a token's ratio from 1.
     lam: lambda of the advantages and of the critic's targets.
     kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
-    value_clip: how far a value may change in one update, in units of reward.
+    value_clip: largest change of a value in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
     bootstrap_truncated: whether the critic's value follows the last token of completions
       cut at the length limit, as if they went on.
@@ -78,10 +78,10 @@ def vc_ppo(
 
   Args:
     pretraining: number of steps at the start in which only the critic is trained.
-    clip: how far a token's ratio may move from 1.
+    clip: largest distance of a token's ratio from 1.
     lam: lambda of the advantages.
     kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
-    value_clip: how far a value may change in one update, in units of reward.
+    value_clip: largest change of a value in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
     bootstrap_truncated: whether the critic's value follows the last token of completions
       cut at the length limit, as if they went on.
@@ -115,12 +115,12 @@ def vapo(
 
   Args:
     pretraining: number of steps at the start in which only the critic is trained.
-    clip_low: how far a token's ratio may fall below 1.
-    clip_high: how far a token's ratio may rise above 1.
-    alpha: how fast lambda of the advantages grows with the length.
+    clip_low: largest distance of a token's ratio below 1.
+    clip_high: largest distance of a token's ratio above 1.
+    alpha: rate at which lambda of the advantages grows with the length.
     imitation_coef: coefficient of the negative log-likelihood of correct completions; 0
       for no such term.
-    value_clip: how far a value may change in one update, in units of reward.
+    value_clip: largest change of a value in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
     bootstrap_truncated: whether the critic's value follows the last token of completions
       cut at the length limit, as if they went on.

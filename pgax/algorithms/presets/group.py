@@ -39,8 +39,8 @@ def grpo(
   2402.03300.
 
   Args:
-    clip_low: how far a token's ratio may fall below 1.
-    clip_high: how far a token's ratio may rise above 1.
+    clip_low: largest distance of a token's ratio below 1.
+    clip_high: largest distance of a token's ratio above 1.
     kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
     ddof: 0 for the population's standard deviation of the rewards, 1 for the sample's.
     eps: constant added to the standard deviation, in units of reward.
@@ -86,8 +86,8 @@ def grpo_process(
   reward model.
 
   Args:
-    clip_low: how far a token's ratio may fall below 1.
-    clip_high: how far a token's ratio may rise above 1.
+    clip_low: largest distance of a token's ratio below 1.
+    clip_high: largest distance of a token's ratio above 1.
     kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
     ddof: 0 for the population's standard deviation of the rewards, 1 for the sample's.
     eps: constant added to the standard deviation, in units of reward.
@@ -120,8 +120,8 @@ def gdpo(
   Args:
     components: names of scores of the reward function; its `reward` is not trained on.
     weights: weight `w_k` of each component; empty for equal weights.
-    clip_low: how far a token's ratio may fall below 1.
-    clip_high: how far a token's ratio may rise above 1.
+    clip_low: largest distance of a token's ratio below 1.
+    clip_high: largest distance of a token's ratio above 1.
     kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
 
   Returns:
@@ -154,8 +154,8 @@ def dr_grpo(
   mean over completions; no KL penalty. Source: arXiv 2503.20783.
 
   Args:
-    clip_low: how far a token's ratio may fall below 1.
-    clip_high: how far a token's ratio may rise above 1.
+    clip_low: largest distance of a token's ratio below 1.
+    clip_high: largest distance of a token's ratio above 1.
     max_length: the constant, in tokens; None for the sampler's limit.
 
   Returns:
@@ -188,8 +188,8 @@ def dapo(
   one optimizer step per rollout by default instead of 16.
 
   Args:
-    clip_low: how far a token's ratio may fall below 1.
-    clip_high: how far a token's ratio may rise above 1.
+    clip_low: largest distance of a token's ratio below 1.
+    clip_high: largest distance of a token's ratio above 1.
     max_batches: maximum number of prompt batches that a step may sample; 1 trains on
       all groups.
     overlong_buffer: number of tokens before the limit over which the reward falls; None
@@ -224,8 +224,8 @@ def gspo(
   that of GRPO without a penalty; the paper splits a rollout into 4 minibatches.
 
   Args:
-    clip_low: how far a sequence's ratio may fall below 1.
-    clip_high: how far a sequence's ratio may rise above 1.
+    clip_low: largest distance of a sequence's ratio below 1.
+    clip_high: largest distance of a sequence's ratio above 1.
 
   Returns:
     An `Algorithm`.
@@ -276,8 +276,8 @@ def cispo(
   step per rollout by default, where the gradient is that of DAPO; the paper takes 16.
 
   Args:
-    clip_low: how far a token's weight may fall below 1; 1 for no lower bound.
-    clip_high: how far a token's weight may rise above 1.
+    clip_low: largest distance of a token's weight below 1; 1 for no lower bound.
+    clip_high: largest distance of a token's weight above 1.
 
   Returns:
     An `Algorithm`.

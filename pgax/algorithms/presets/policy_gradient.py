@@ -68,7 +68,7 @@ def rloo(
 
   Args:
     kl_coef: coefficient of the KL penalty in the reward; 0 for no penalty.
-    clip: how far a token's ratio may move from 1 under PPO's clip; None for the plain
+    clip: largest distance of a token's ratio from 1 under PPO's clip; None for the plain
       policy gradient.
 
   Returns:
@@ -120,7 +120,7 @@ def reinforce_pp(
 
   Args:
     kl_coef: coefficient of the KL penalty in the token rewards; 0 for no penalty.
-    clip: how far a token's ratio may move from 1.
+    clip: largest distance of a token's ratio from 1.
 
   Returns:
     An `Algorithm`.
@@ -149,7 +149,7 @@ def reinforce_pp_baseline(
 
   Args:
     kl_coef: coefficient of the KL penalty in the loss; 0 for no penalty.
-    clip: how far a token's ratio may move from 1.
+    clip: largest distance of a token's ratio from 1.
 
   Returns:
     An `Algorithm`.

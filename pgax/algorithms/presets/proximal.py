@@ -115,7 +115,7 @@ def a_lol(
   Args:
     importance: ratio to weight by: `sequence` for the completion's, `token` for each
       token's, `none` for a ratio of 1, the paper's reference-free variant.
-    clip: how far that ratio may move from 1; ignored with `none`.
+    clip: largest distance of that ratio from 1; ignored with `none`.
     kl_coef: coefficient of a KL penalty in the loss; with `none`, the paper's KL variant.
 
   Returns:

@@ -17,7 +17,7 @@ _ARGUMENTS = """
 def with_schedule(
   epochs: int = 1, minibatches: int = 1
 ) -> Callable[[Callable[..., Algorithm]], Callable[..., Algorithm]]:
-  """Gives a function that makes an algorithm the arguments `epochs` and `minibatches`.
+  """Adds the arguments `epochs` and `minibatches` to a function that makes an algorithm.
 
   They are keyword arguments of its signature and items of its docstring, so they are
   settings of a run as all others are.
@@ -50,7 +50,7 @@ def with_schedule(
 
 
 def _documented(text: str) -> str:
-  """Adds both arguments to a docstring, behind the others."""
+  """Adds both arguments to a docstring, after the others."""
   head, returns, rest = text.partition("\n\nReturns:")
   if "\nArgs:\n" not in head:
     head += "\n\nArgs:"

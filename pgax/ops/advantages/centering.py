@@ -33,7 +33,7 @@ def check_normalization(ddof: int, eps: float) -> None:
   """Rejects settings of a division by the standard deviation.
 
   Args:
-    ddof: what the number of values is reduced by in the variance.
+    ddof: delta degrees of freedom, as in `numpy.var`.
     eps: constant added to the standard deviation.
 
   Raises:

@@ -92,8 +92,8 @@ def p3o(
     old_logp: `[..., G, T]` log-probabilities under the old policy, nats.
     rewards: `[..., G]` rewards of completions, minus any KL penalty.
     mask: `[..., G, T]` bool or 0/1, the loss mask.
-    clip: how far a ratio may move from 1, in [0, 1]; with "joint", how far the log of the
-      quotient may move from 0, nats, at least 0.
+    clip: largest distance of a ratio from 1, in [0, 1]; with "joint", that of the log of
+      the quotient from 0, nats, at least 0.
     form: "separate" or "joint".
 
   Returns:

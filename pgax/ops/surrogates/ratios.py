@@ -42,8 +42,8 @@ def check_clip(clip_low: float, clip_high: float) -> None:
   """Rejects bounds of a ratio that are out of range.
 
   Args:
-    clip_low: how far the ratio may fall below 1.
-    clip_high: how far the ratio may rise above 1.
+    clip_low: largest distance of the ratio below 1.
+    clip_high: largest distance of the ratio above 1.
 
   Raises:
     ValueError: if `clip_low` is not in [0, 1], or `clip_high` is negative.

@@ -40,8 +40,8 @@ def gspo(
     old_logp: `[..., T]` log-probabilities under the old policy, nats.
     advantages: `[..., T]` advantages, in units of reward.
     mask: `[..., T]` bool or 0/1, the loss mask.
-    clip_low: how far the ratio may fall below 1, in [0, 1].
-    clip_high: how far the ratio may rise above 1, at least 0.
+    clip_low: largest distance of the ratio below 1, in [0, 1].
+    clip_high: largest distance of the ratio above 1, at least 0.
 
   Returns:
     `SurrogateLoss`; the clip acts at all tokens of a sequence or at none.
@@ -78,8 +78,8 @@ def gspo_token(
     old_logp: `[..., T]` log-probabilities under the old policy, nats.
     advantages: `[..., T]` advantages, in units of reward.
     mask: `[..., T]` bool or 0/1, the loss mask.
-    clip_low: how far the ratio may fall below 1, in [0, 1].
-    clip_high: how far the ratio may rise above 1, at least 0.
+    clip_low: largest distance of the ratio below 1, in [0, 1].
+    clip_high: largest distance of the ratio above 1, at least 0.
 
   Returns:
     `SurrogateLoss`; the clip acts at all tokens whose advantages have the same sign.
@@ -160,7 +160,7 @@ def a_lol(
       "none", and may be None then.
     advantages: `[..., T]` advantages, in units of reward.
     mask: `[..., T]` bool or 0/1, the loss mask.
-    clip: how far the ratio may move from 1, in [0, 1].
+    clip: largest distance of the ratio from 1, in [0, 1].
     importance: "sequence", "token" or "none".
 
   Returns:

@@ -74,8 +74,8 @@ def clipped(
     logp: `[..., T]` log-probabilities, nats.
     old_logp: `[..., T]` log-probabilities under the old policy, nats.
     advantages: `[..., T]` advantages, in units of reward.
-    clip_low: how far the ratio may fall below 1, in [0, 1].
-    clip_high: how far the ratio may rise above 1, at least 0.
+    clip_low: largest distance of the ratio below 1, in [0, 1].
+    clip_high: largest distance of the ratio above 1, at least 0.
     dual_clip: bound `c` for negative advantages, above 1; None for no bound.
 
   Returns:
@@ -118,8 +118,8 @@ def cispo(
     logp: `[..., T]` log-probabilities, nats.
     old_logp: `[..., T]` log-probabilities under the old policy, nats.
     advantages: `[..., T]` advantages, in units of reward.
-    clip_low: how far the weight may fall below 1, in [0, 1]; 1 for no lower bound.
-    clip_high: how far the weight may rise above 1, at least 0.
+    clip_low: largest distance of the weight below 1, in [0, 1]; 1 for no lower bound.
+    clip_high: largest distance of the weight above 1, at least 0.
 
   Returns:
     `SurrogateLoss`; `clipped` is true where the weight is at a bound.

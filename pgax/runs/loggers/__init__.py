@@ -5,7 +5,7 @@ from pgax.runs.loggers.csv import Csv
 from pgax.runs.loggers.json_lines import JsonLines
 from pgax.runs.loggers.mlflow import MLflow
 from pgax.runs.loggers.protocol import SUPERVISED, Logger, by_stage
-from pgax.runs.loggers.rows import read_metrics, read_samples
+from pgax.runs.loggers.schema import read_metrics, read_samples
 from pgax.runs.loggers.tensorboard import TensorBoard
 from pgax.runs.loggers.weights_and_biases import WeightsAndBiases
 

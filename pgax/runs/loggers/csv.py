@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from pgax.runs.loggers.protocol import by_stage
+from pgax.runs.loggers.protocol import Logger, by_stage
 from pgax.runs.workdir import DAMAGED
 
 
-class Csv:
+class Csv(Logger):
   """Writes `metrics.csv` and `supervised.csv`, one column per metric.
 
   A file is written anew when a metric appears for the first time; otherwise rows are
@@ -33,10 +33,6 @@ class Csv:
       if path.exists():
         self._rewrite(stage, [row for row in good if int(row["step"]) <= last])
 
-  def start(self, config: Mapping[str, Any]) -> None:
-    """Does nothing: a file is created by its first metrics."""
-    del config
-
   def scalars(self, step: int, values: Mapping[str, float]) -> None:
     """Appends a row."""
     for stage, metrics in by_stage(values).items():
@@ -48,15 +44,6 @@ class Csv:
         continue
       with self._path(stage).open("a", newline="", encoding="utf-8") as file:
         csv.DictWriter(file, self._columns[stage]).writerow(row)
-
-  def samples(self, step: int, split: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Does nothing: samples are in `samples.jsonl`."""
-
-  def flush(self) -> None:
-    """Does nothing: every row is written at once."""
-
-  def close(self) -> None:
-    """Does nothing: no file is kept open."""
 
   def _path(self, stage: str) -> Path:
     return self._workdir / f"{stage or 'metrics'}.csv"

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from pgax.runs.json_lines import split_lines, warn_of_bad, write_lines
-from pgax.runs.loggers.protocol import by_stage
-from pgax.runs.loggers.rows import SAMPLES, is_metrics, is_sample, metrics_file
+from pgax.runs.loggers.protocol import Logger, by_stage
+from pgax.runs.loggers.schema import SAMPLES, is_metrics, is_sample, metrics_file
 from pgax.runs.workdir import DAMAGED
 
 
-class JsonLines:
+class JsonLines(Logger):
   """Writes `metrics.jsonl`, `supervised.jsonl` and `samples.jsonl`.
 
   A killed run may have written rows past its last checkpoint. Those steps are done again,
@@ -47,12 +47,6 @@ class JsonLines:
     """Appends a row for each completion."""
     head = {"step": step, "split": split}
     write_lines(self._workdir / SAMPLES, [head | dict(row) for row in rows])
-
-  def flush(self) -> None:
-    """Does nothing: every row is written at once."""
-
-  def close(self) -> None:
-    """Does nothing: no file is kept open."""
 
   def _path(self, stage: str = "") -> Path:
     return self._workdir / metrics_file(stage)

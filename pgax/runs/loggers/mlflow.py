@@ -3,10 +3,11 @@
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pgax.runs.loggers.protocol import Logger
 from pgax.runs.workdir import flatten
 
 _RUN_ID, _DATABASE = "mlflow_run_id", "mlflow.db"
@@ -14,7 +15,7 @@ _FORBIDDEN = re.compile(r"[^\w\-./: ]")  # in names
 _MAX_PARAMS, _MAX_LENGTH = 100, 6000  # limits of MLflow, per call and per text
 
 
-class MLflow:
+class MLflow(Logger):
   """Logs to MLflow: to `MLFLOW_TRACKING_URI`, or to the SQLite file `mlflow.db`.
 
   The file is in the workdir; `mlflow ui --backend-store-uri sqlite:///DIR/mlflow.db` shows
@@ -71,12 +72,6 @@ class MLflow:
     names = {name: _FORBIDDEN.sub("_", name.replace("@", "_at_")) for name in values}
     metrics = [Metric(names[name], float(x), now, step) for name, x in values.items()]
     self._client.log_batch(self._run_id, metrics=metrics)
-
-  def samples(self, step: int, split: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Does nothing: samples are in `samples.jsonl`."""
-
-  def flush(self) -> None:
-    """Does nothing: every call writes at once."""
 
   def close(self) -> None:
     """Marks the run as finished; a resumed run reopens it."""

@@ -9,7 +9,8 @@ SUPERVISED = "supervised/"  # prefix of metric names of the supervised stage
 class Logger(Protocol):
   """Receives the metrics and samples of a run.
 
-  Steps are counted in their own stage. Metrics of the supervised stage have the prefix
+  A class may inherit from it: methods that it leaves out do nothing. Steps are counted in
+  their own stage. Metrics of the supervised stage have the prefix
   `supervised/`; those of the stage that follows have none.
   """
 

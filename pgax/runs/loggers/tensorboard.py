@@ -1,13 +1,13 @@
 """Metrics as TensorBoard events."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pgax.runs.loggers.protocol import by_stage
+from pgax.runs.loggers.protocol import Logger, by_stage
 
 
-class TensorBoard:
+class TensorBoard(Logger):
   """Writes event files to `tensorboard/`, those of supervised steps to a subfolder.
 
   Args:
@@ -19,18 +19,11 @@ class TensorBoard:
     self._folder, self._last_steps = workdir / "tensorboard", last_steps
     self._writers = {}
 
-  def start(self, config: Mapping[str, Any]) -> None:
-    """Does nothing: each stage's writer is created by its first metrics."""
-    del config
-
   def scalars(self, step: int, values: Mapping[str, float]) -> None:
     """Adds each metric as a scalar."""
     for stage, metrics in by_stage(values).items():
       for name, value in metrics.items():
         self._writer(stage).add_scalar(name, value, step)
-
-  def samples(self, step: int, split: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Does nothing: samples are in `samples.jsonl`."""
 
   def flush(self) -> None:
     """Writes the events that are still in memory."""

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgax.runs.loggers.protocol import SUPERVISED
+from pgax.runs.loggers.protocol import SUPERVISED, Logger
 
 _RUN_ID = "wandb_run_id"
 _COLUMNS = ("prompt", "completion", "ground_truth", "reward", "right")
 
 
-class WeightsAndBiases:
+class WeightsAndBiases(Logger):
   """Logs to Weights & Biases, online or offline as set by its environment variables.
 
   The run's id is kept in the workdir, so that a resumed run continues the same curves.
@@ -59,9 +59,6 @@ class WeightsAndBiases:
     data = [[row.get(name) for name in _COLUMNS] for row in rows]
     table = wandb.Table(columns=list(_COLUMNS), data=data)
     self._run.log({f"samples/{split}": table, "step": step})
-
-  def flush(self) -> None:
-    """Does nothing: a process of W&B writes rows as they arrive."""
 
   def close(self) -> None:
     """Finishes the run."""

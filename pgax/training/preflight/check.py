@@ -1,4 +1,4 @@
-"""All checks of a run, in order."""
+"""Runs all checks of a run, in order."""
 
 import contextlib
 import warnings
@@ -44,7 +44,7 @@ def check_run(
   Args:
     config: configuration of the run.
     tokenizer: tokenizer of the model.
-    done: how far the run is; None for a new run.
+    done: progress of the run; None for a new run.
     runner: runs the reward function; None opens one for the checks.
 
   Raises:

@@ -51,7 +51,7 @@ def check_attention(config: RunConfig) -> None:
 
 
 def check_divisibility(config: RunConfig, mesh: Mesh) -> None:
-  """Checks that what is not filled up divides into devices and chunks."""
+  """Checks that sizes which are not padded divide into devices and chunks."""
   devices, sampling = batch_shards(mesh), config.sampling
   prompts, chunks = prompts_computed(config, mesh), config.scoring.pipeline_chunks
   if sampling.prompts_per_step % chunks:

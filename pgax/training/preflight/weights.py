@@ -31,7 +31,7 @@ def check_weights(
     config: configuration of the run.
     mesh: mesh of devices.
     tokenizer: tokenizer of the model.
-    done: how far the run is; None for a new run.
+    done: progress of the run; None for a new run.
 
   Raises:
     ValueError: with the setting, the folder and what is wrong with it.

@@ -1,4 +1,4 @@
-"""Structure and numbers of an algorithm, apart: what is compiled in, and what is not.
+"""Partitions an algorithm into static structure and numbers, which may be traced.
 
 The numbers of an algorithm, such as clip bounds and coefficients, are arguments of compiled
 steps. Changing one compiles nothing, and a study maps over many of them at once.
@@ -25,22 +25,22 @@ _Part = TypeVar("_Part")
 _SHAPE = {"prompts": 2, "group": 2, "prompt_length": 3, "completion_length": 3}
 
 
-class _Hole:
-  """The place of a number in a structure; all holes are equal."""
+class _Missing:
+  """Placeholder of a number in a structure; all are equal."""
 
   def __repr__(self) -> str:
     return "<number>"
 
 
-_HOLE = _Hole()
+_MISSING = _Missing()
 
 
-class Lifted(NamedTuple):
-  """A value taken apart.
+class Partitioned(NamedTuple):
+  """A value, partitioned.
 
   Attributes:
     structure: the value without its numbers; equal for values that differ in these alone,
-      and hashable if the value is. It can only be joined with numbers.
+      and hashable if the value is. All that it is good for is `combine`.
     numbers: the numbers, by their paths, such as `surrogate.clip_high`.
   """
 
@@ -48,8 +48,8 @@ class Lifted(NamedTuple):
   numbers: dict[str, float]
 
 
-def lift(algorithm: Algorithm) -> Lifted:
-  """Takes an algorithm apart into its structure and its numbers.
+def partition(algorithm: Algorithm) -> Partitioned:
+  """Partitions an algorithm into its structure and its numbers.
 
   Numbers are finite values of fields that are annotated as `float`, in the algorithm or in
   its parts. Whole numbers, such as `epochs`, are structure, and so is a number that a part
@@ -59,23 +59,23 @@ def lift(algorithm: Algorithm) -> Lifted:
     algorithm: the algorithm.
 
   Returns:
-    A `Lifted`; `join` puts it together again.
+    A `Partitioned`; `combine` returns the algorithm again.
 
   Example:
-    >>> algorithms.lift(algorithms.grpo()).numbers["surrogate.clip_high"]
+    >>> algorithms.partition(algorithms.grpo()).numbers["surrogate.clip_high"]
     0.2
   """
   try:
     names = _traceable_cached(algorithm)
   except TypeError:  # a part has no hash
     names = _traceable(algorithm)
-  return without(algorithm, names)
+  return partition_at(algorithm, names)
 
 
-def join(structure: _Part, numbers: Mapping[str, Array | float]) -> _Part:
+def combine(structure: _Part, numbers: Mapping[str, Array | float]) -> _Part:
   """Puts numbers, which may be traced, into a structure.
 
-  The ranges of settings are not checked here, but where they are made and lifted.
+  The ranges of settings are not checked here, but where the value is made.
 
   Args:
     structure: structure, or any value of nested dataclasses and tuples.
@@ -90,11 +90,11 @@ def join(structure: _Part, numbers: Mapping[str, Array | float]) -> _Part:
   return with_settings(structure, numbers, type(structure).__name__, checked=False)
 
 
-def without(value: _Part, paths: Iterator[str]) -> Lifted:
-  """Takes the numbers at some paths out of a value of nested dataclasses and tuples."""
+def partition_at(value: _Part, paths: Iterator[str]) -> Partitioned:
+  """Partitions a value of nested dataclasses and tuples at the paths of numbers."""
   everything = find_numbers(value)
   taken = {path: everything[path] for path in paths}
-  return Lifted(join(value, dict.fromkeys(taken, _HOLE)), taken)
+  return Partitioned(combine(value, dict.fromkeys(taken, _MISSING)), taken)
 
 
 def find_numbers(value: Any) -> dict[str, float]:
@@ -109,9 +109,9 @@ def find_numbers(value: Any) -> dict[str, float]:
   return {path: float(x) for path, field, x in _fields(value, "") if _is_float(field, x)}
 
 
-def find_holes(structure: Any) -> tuple[str, ...]:
-  """Finds the paths of the numbers that a structure lacks."""
-  return tuple(path for path, _, x in _fields(structure, "") if x is _HOLE)
+def missing_numbers(structure: Any) -> tuple[str, ...]:
+  """Returns the paths of the numbers that a structure lacks."""
+  return tuple(path for path, _, x in _fields(structure, "") if x is _MISSING)
 
 
 def _fields(value: Any, prefix: str) -> Iterator[tuple[str, dataclasses.Field, Any]]:
@@ -151,12 +151,12 @@ _traceable_cached = functools.lru_cache(maxsize=256)(_traceable)
 
 
 def _traces(algorithm: Algorithm, traced: Mapping[str, float]) -> bool:
-  """Whether everything that a step calls can be traced, with some numbers traced too."""
+  """Returns whether all that a step calls can be traced, with these numbers traced."""
 
   def call(values: Mapping[str, Array]) -> None:
-    joined = join(algorithm, values)
-    checks.trace(joined, **_SHAPE, step_rewards=True)
-    _update_parts(joined)
+    combined = combine(algorithm, values)
+    checks.trace(combined, **_SHAPE, step_rewards=True)
+    _update_parts(combined)
 
   try:
     jax.eval_shape(call, dict(traced))

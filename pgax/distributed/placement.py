@@ -1,4 +1,4 @@
-"""Rows of batches: from the host to the devices of all processes, and back.
+"""Copies rows of batches from the host to the devices of all processes, and back.
 
 A batch is sharded over its rows. A process reads and writes the rows on its own devices;
 rows that are on devices of several processes, because the mesh's axis `model` spans them,
