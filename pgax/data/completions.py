@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pgax.data.rows import json_lines
+from pgax.data.records import json_lines
 
 _FIELDS = ("prompt", "prompt_ids", "ids", "logp", "sample_logp", "reward", "finished")
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pgax.data.completions import Completion
 from pgax.data.prompts import PromptBatch, pad
-from pgax.distributed.rows import put
+from pgax.distributed.placement import put
 from pgax.models.lora import PolicyParams
 from pgax.rollout.experience import Experience
 from pgax.rollout.metrics import Completions, rollout_metrics
