@@ -1,7 +1,10 @@
 """The order of the rooms, read from the imports; see `experiments.imports.ROOMS`."""
 
 import ast
+import collections
+import io
 import sys
+import tokenize
 from collections.abc import Mapping
 
 import pytest
@@ -29,6 +32,31 @@ NEVER = {
   "learner": {"rollout", "rewards", "data", "tasks"},
   "data": {"rewards"},
 }
+# The most lines of code of each package. Who raises one says what the lines are for, and
+# what became simpler.
+LINES = {"pgax": 19_700, "experiments": 5_550}
+LAYOUT = {
+  tokenize.COMMENT,
+  tokenize.NL,
+  tokenize.NEWLINE,
+  tokenize.INDENT,
+  tokenize.DEDENT,
+  tokenize.ENDMARKER,
+}
+
+
+def code_lines(source: str) -> int:
+  """Counts the lines of code of a module, without docstrings, comments and blank lines."""
+  documentation = set()
+  for node in ast.walk(ast.parse(source)):
+    match getattr(node, "body", None):
+      case [ast.Expr(value=ast.Constant(value=str())) as text, *_]:
+        documentation |= set(range(text.lineno, text.end_lineno + 1))
+  lines = set()
+  for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    if token.type not in LAYOUT:
+      lines |= set(range(token.start[0], token.end[0] + 1))
+  return len(lines - documentation)
 
 
 def misplaced(graph: Graph) -> list[str]:
@@ -53,6 +81,17 @@ def circle(graph: Graph) -> list[str]:
 
 def test_every_folder_is_a_room():
   assert set(room_imports(GRAPH)) == set(ROOMS)
+
+
+def test_no_package_grows_unnoticed():
+  lines = collections.Counter()
+  for module, source in SOURCES.items():
+    lines[room(module)] += code_lines(source)
+  print("\n".join(f"{lines[name]:7,} {name}" for name in ROOMS))  # shown by `pytest -s`
+  experiments = lines.pop("experiments")
+  assert experiments <= LINES["experiments"]
+  assert sum(lines.values()) <= LINES["pgax"]
+  assert code_lines('"""A\nb."""\n\n# c\nx = """d\ne"""\n') == 2
 
 
 def test_imports_follow_the_order_of_the_rooms():
