@@ -3,7 +3,7 @@
 import jax
 
 from pgax.algorithms import prepare
-from pgax.learner.chunked_head import Head, chunked_head, entropy, token_logp
+from pgax.learner.chunked_head import Head, chunked_head, entropy
 from pgax.learner.forward import read_batch_prompts
 from pgax.learner.learner import Learner
 from pgax.learner.microbatches import Microbatch, map_rows, plan_rows
@@ -11,6 +11,7 @@ from pgax.learner.state import TrainState
 from pgax.models import lora
 from pgax.models.prompts import read_completions
 from pgax.models.scoring import completion_outputs
+from pgax.ops import logprobs
 from pgax.types import Array, Batch, Feedback, PyTree, Rollout
 
 
@@ -45,7 +46,7 @@ def make_batch(
 
   old_logp = entropies = values = end_values = None
   if algorithm.token_filter:
-    heads = token_logp, entropy
+    heads = logprobs.token_logp, entropy
     old_logp, entropies = _policy_pass(learner, state, state.params, rollout, replay, heads)
   elif algorithm.needs_old_logp:
     (old_logp,) = _policy_pass(learner, state, state.params, rollout, replay)
@@ -75,7 +76,7 @@ def _policy_pass(
   params: PyTree,
   rollout: Rollout,
   replay: bool = False,
-  heads: tuple[Head, ...] = (token_logp,),
+  heads: tuple[Head, ...] = (logprobs.token_logp,),
 ) -> tuple[Array, ...]:
   """Computes heads `[N, G, T]` of completions under a policy."""
   model, plan = learner.model, plan_rows(learner, rollout.tokens.shape)

@@ -41,11 +41,6 @@ class Head(Protocol):
     """
 
 
-def token_logp(log_probs: Array, tokens: Array) -> Array:
-  """The log-probability of each token, as a `Head`."""
-  return logprobs.token_logp(log_probs, tokens)
-
-
 def entropy(log_probs: Array, tokens: Array) -> Array:
   """The entropy of the distribution that each token is drawn from, as a `Head`."""
   del tokens
@@ -57,7 +52,7 @@ def chunked_head(
   params: PyTree,
   hidden: Array,
   tokens: Array,
-  heads: tuple[Head, ...] = (token_logp, entropy),
+  heads: tuple[Head, ...] = (logprobs.token_logp, entropy),
   *,
   temperature: Array | float = 1.0,
   chunk: int = 128,

@@ -4,13 +4,14 @@ import jax
 import jax.numpy as jnp
 
 from pgax.distributed.microbatches import join, split
-from pgax.learner.chunked_head import chunked_head, token_logp
+from pgax.learner.chunked_head import chunked_head
 from pgax.learner.microbatches import RowPlan
 from pgax.models.decoder import Decoder
 from pgax.models.experts import RouterLoad
 from pgax.models.heads import ScalarDecoder
 from pgax.models.prompts import PromptStates, prompt_states, read_prompts
 from pgax.models.scoring import completion_features, row_features
+from pgax.ops import logprobs
 from pgax.types import Array, Batch, DemonstrationRows, PyTree, Rollout
 
 
@@ -61,7 +62,12 @@ def row_logp(
   """
   hidden, load = row_features(model, params, rows.tokens, rows.positions, rows.segments)
   (logp,) = chunked_head(
-    model, params, hidden[:, None], rows.tokens[:, None], (token_logp,), chunk=chunk
+    model,
+    params,
+    hidden[:, None],
+    rows.tokens[:, None],
+    (logprobs.token_logp,),
+    chunk=chunk,
   )
   return logp[:, 0], load
 

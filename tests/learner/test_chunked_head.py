@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pgax.learner.chunked_head import chunked_head, entropy, token_logp
+from pgax.learner.chunked_head import chunked_head, entropy
 from pgax.models import Decoder
 from pgax.models.parameters import init_params
 from pgax.ops import logprobs
@@ -112,6 +112,6 @@ def test_a_new_head_is_one_function(case):
     *map(jax.tree.leaves, ((value, gradient), expected)), strict=True
   ):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
-  _, (logp, same) = chunked(params, (token_logp, entropy))
+  _, (logp, same) = chunked(params, (logprobs.token_logp, entropy))
   np.testing.assert_array_equal(same, outputs[0])  # heads do not change each other
   assert np.all(np.asarray(logp) < 0)
