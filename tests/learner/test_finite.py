@@ -9,7 +9,6 @@ import optax
 import pytest
 
 from pgax import algorithms, kl, surrogates
-from pgax.learner.policy_step import make_policy_step
 from pgax.learner.preference_step import (
   RewardModelState,
   make_preference_step,
@@ -60,7 +59,7 @@ def test_finite_scalars():
 
 def test_a_bad_policy_step_changes_nothing_and_the_next_one_learns():
   algorithm = poisoned()
-  step = make_policy_step(tiny.learner(algorithm, ADAM))
+  step = tiny.policy_step(algorithm, ADAM)
   state = tiny.state(algorithm, ADAM)
   before = copy((state.params, state.opt_state, state.algorithm_state))
   state, update = step(state, ROLLOUT, BAD)
@@ -76,7 +75,7 @@ def test_a_bad_policy_step_changes_nothing_and_the_next_one_learns():
 
 def test_only_the_bad_minibatches_are_skipped():
   algorithm = poisoned(epochs=2, minibatches=2)
-  step = make_policy_step(tiny.learner(algorithm, ADAM))
+  step = tiny.policy_step(algorithm, ADAM)
   start = copy(tiny.state(algorithm, ADAM).params)
   state, update = step(tiny.state(algorithm, ADAM), ROLLOUT, BAD)
   assert update.metrics["update/skipped"] == 2  # of four: once an epoch
@@ -89,7 +88,7 @@ def test_only_the_bad_minibatches_are_skipped():
 def test_a_controller_ignores_what_is_not_finite():
   penalty = algorithms.KLPenalty(kl.k1, kl.AdaptiveController(0.1, 1.0, 160), "reward")
   algorithm = dataclasses.replace(algorithms.grpo(), kl=penalty)
-  step = make_policy_step(tiny.learner(algorithm, ADAM))
+  step = tiny.policy_step(algorithm, ADAM)
   bad, state = tiny.state(algorithm, ADAM), tiny.state(algorithm, ADAM)
   bad = bad.replace(params=jax.tree.map(lambda x: x * jnp.nan, bad.params))
   before = copy(bad.algorithm_state)
@@ -103,7 +102,7 @@ def test_a_controller_ignores_what_is_not_finite():
 
 def test_parameters_that_would_overflow_are_not_taken():
   algorithm, wild = algorithms.grpo(), optax.sgd(1e38)
-  step = make_policy_step(tiny.learner(algorithm, wild))
+  step = tiny.policy_step(algorithm, wild)
   start = copy(tiny.state(algorithm, wild).params)
   state, update = step(tiny.state(algorithm, wild), ROLLOUT, FEEDBACK)
   assert update.metrics["update/skipped"] == 1

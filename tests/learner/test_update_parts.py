@@ -13,7 +13,6 @@ from pgax.algorithms import EntropyBonus, parts
 from pgax.learner.config import OptimizerConfig
 from pgax.learner.microbatches import one_microbatch
 from pgax.learner.optimizer import make_optimizer
-from pgax.learner.policy_step import make_policy_step
 from pgax.models import ScalarDecoder
 from pgax.models.parameters import init_params
 from pgax.models.prompts import prompt_states, read_prompts
@@ -27,7 +26,7 @@ ADAM = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=0))
 
 
 def updated(algorithm, steps=1, feedback=FEEDBACK, optimizer=ADAM):
-  step = make_policy_step(tiny.learner(algorithm, optimizer))
+  step = tiny.policy_step(algorithm, optimizer)
   state, metrics = tiny.state(algorithm, optimizer), []
   for _ in range(steps):
     state, update = step(state, ROLLOUT, feedback)
