@@ -133,15 +133,15 @@ def test_supervised_steps(learning_rate):
 def test_preference_steps(learning_rate):
   sgd, model = optax.sgd(learning_rate), ScalarDecoder(headless(tiny.CONFIG))
   params = init_params(model, jax.random.key(0))
-  state = RewardModelState(jnp.int32(0), params, sgd.init(params))
+  state = RewardModelState(jnp.int32(0), jax.random.key(0), params, sgd.init(params))
   before = copy(params)
   prompts, pairs = jnp.ones((2, 3), jnp.int32), jnp.ones((2, 2, 4), jnp.int32)
   pairs = pairs.at[:, 0].set(2)
-  state, metrics = make_preference_step(model, sgd)(
-    state, prompts, prompts > 0, pairs, pairs > 0
+  state, update = make_preference_step(model, sgd)(
+    state, prompt_tokens=prompts, prompt_mask=prompts > 0, tokens=pairs, mask=pairs > 0
   )
   skipped = learning_rate > 1
-  assert metrics["update/skipped"] == skipped and int(state.step) == 1
+  assert update.metrics["update/skipped"] == skipped and int(state.step) == 1
   assert jnp.isfinite(optax.tree.norm(state.params))
   if skipped:
     same(state.params, before)
