@@ -44,12 +44,18 @@ _PLAIN = algorithms.grpo(kl_coef=0.0)
 _DESCENT = optax.sgd(1.0)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def fresh(model, seed: int = 0):
+  """Parameters of any model by one program, instead of one for each operation."""
+  return init_params(model, jax.random.key(seed))
+
+
 @functools.cache
 def params(seed: int = 0):
   """Parameters of the tiny model, scaled up so that its predictions vary more."""
-  fresh = init_params(MODEL, jax.random.key(seed))
+  unscaled = fresh(MODEL, seed)
   return jax.tree.map(
-    lambda x, is_matrix: x * 1.5 if is_matrix else x, fresh, matrices(fresh)
+    lambda x, is_matrix: x * 1.5 if is_matrix else x, unscaled, matrices(unscaled)
   )
 
 

@@ -16,7 +16,6 @@ from pgax.learner.preference_step import (
 from pgax.learner.supervised_step import make_supervised_step
 from pgax.models import ScalarDecoder
 from pgax.models.heads import headless
-from pgax.models.parameters import init_params
 from pgax.ops.finite import all_finite, take_if
 from pgax.types import DemonstrationRows
 from tests import tiny
@@ -132,7 +131,7 @@ def test_supervised_steps(learning_rate):
 @pytest.mark.parametrize("learning_rate", [1e-2, 1e38])
 def test_preference_steps(learning_rate):
   sgd, model = optax.sgd(learning_rate), ScalarDecoder(headless(tiny.CONFIG))
-  params = init_params(model, jax.random.key(0))
+  params = tiny.fresh(model)
   state = RewardModelState(jnp.int32(0), jax.random.key(0), params, sgd.init(params))
   before = copy(params)
   prompts, pairs = jnp.ones((2, 3), jnp.int32), jnp.ones((2, 2, 4), jnp.int32)

@@ -25,7 +25,9 @@ ADAM = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=0))
 
 def on_policy(temperature=1.0):
   state = tiny.state(algorithms.grpo())
-  logp, _ = completion_logp(tiny.MODEL, state.params, ROLLOUT, temperature)
+  logp = jax.jit(lambda p: completion_logp(tiny.MODEL, p, ROLLOUT, temperature)[0])(
+    state.params
+  )
   return ROLLOUT.replace(logp=jnp.where(ROLLOUT.action_mask, logp, 0))
 
 

@@ -14,7 +14,6 @@ from pgax.learner.config import OptimizerConfig
 from pgax.learner.microbatches import one_microbatch
 from pgax.learner.optimizer import make_optimizer
 from pgax.models import ScalarDecoder
-from pgax.models.parameters import init_params
 from pgax.models.prompts import prompt_states, read_prompts
 from pgax.models.scoring import completion_outputs
 from pgax.ops.entropy import AdaptiveController
@@ -119,7 +118,7 @@ def test_tokens_of_high_entropy_alone_change_the_update():
 
 def test_the_value_at_the_end_is_the_value_before_the_next_token():
   critic = ScalarDecoder(tiny.CONFIG)
-  params = init_params(critic, jax.random.key(0))["params"]
+  params = tiny.fresh(critic)["params"]
   params = {"params": dict(params) | {"head": jnp.linspace(-1, 1, tiny.CONFIG.embed_dim)}}
   prompts = ROLLOUT.prompt_tokens, ROLLOUT.prompt_mask
   states = prompt_states(read_prompts(critic, params, *prompts))
