@@ -6,6 +6,16 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+# Nearly all that tests do is to compile programs that run once. XLA's CPU backend compiles
+# a train step in an eighth of the time and half of the memory if it does not emit fusions
+# through MLIR and LLVM optimizes nothing. Both change how a program is written in machine
+# code, and so its rounding, but not what it computes or how it is laid out in memory.
+# Programs that tests start inherit these settings, and XLA its flags when it is loaded.
+if "--xla_cpu_use_fusion_emitters" not in os.environ.get("XLA_FLAGS", ""):
+  os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+  )
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 
 import hypothesis
 import jax
@@ -15,6 +25,7 @@ from pgax.learner import compiled
 from pgax.runs import enable_compilation_cache
 
 enable_compilation_cache()
+jax.config.update("jax_disable_most_optimizations", True)  # a plugin may have imported it
 
 # Examples are cheap once a shape is compiled, and the first compilation has no deadline.
 # Derandomized, so that running a failed test again fails again.
@@ -22,27 +33,6 @@ hypothesis.settings.register_profile(
   "pgax", deadline=None, max_examples=60, derandomize=True, database=None
 )
 hypothesis.settings.load_profile("pgax")
-
-
-# Nearly all that tests do is to compile programs that run once. XLA's CPU backend compiles
-# a train step in an eighth of the time, and in half of the memory, if LLVM optimizes
-# nothing and fusions are not emitted through MLIR. What a program computes and how it is
-# laid out in memory does not depend on them, other than by rounding.
-_QUICK_FLAGS = (
-  "--xla_backend_optimization_level=0",
-  "--xla_llvm_disable_expensive_passes=true",
-  "--xla_cpu_use_fusion_emitters=false",
-)
-
-
-def pytest_configure(config):
-  """Compiles quickly in the test command; slow tests have the programs that users have.
-
-  XLA reads the flags when it first compiles; programs that tests start inherit them.
-  """
-  if config.option.markexpr == "not slow":
-    flags = [os.environ.get("XLA_FLAGS", ""), *_QUICK_FLAGS]
-    os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
 
 
 _MAX_BYTES = 10**9  # of a worker between two modules; a module may add as much
@@ -67,6 +57,17 @@ def free_compiled_programs():
   gc.collect()
   if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):  # glibc keeps what is freed
     libc.malloc_trim(0)
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures compile something
+def pytest_runtest_setup(item):
+  """Lets LLVM optimize the programs of tests that are marked so, and of their processes."""
+  optimized = item.get_closest_marker("optimized") is not None
+  if optimized == jax.config.jax_disable_most_optimizations:
+    jax.config.update("jax_disable_most_optimizations", not optimized)
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(not optimized))
+    compiled.clear()
+    jax.clear_caches()
 
 
 def pytest_collection_modifyitems(items):

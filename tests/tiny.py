@@ -1,15 +1,17 @@
 """The small model, and the runs of it, that tests share."""
 
+import dataclasses
 import functools
 
 import jax
+import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
 from pgax import algorithms
 from pgax.data import byte_tokenizer
 from pgax.distributed import make_mesh
-from pgax.learner import Learner, init_state
+from pgax.learner import Learner, LearnerConfig, init_state, make_policy_step
 from pgax.models import Decoder, DecoderConfig
 from pgax.models.lora import PolicyParams
 from pgax.models.parameters import init_params, matrices
@@ -38,25 +40,59 @@ CONFIG = DecoderConfig(
   mlp_dim=48,
 )
 MODEL = Decoder(CONFIG)
+_PLAIN = algorithms.grpo(kl_coef=0.0)
+_DESCENT = optax.sgd(1.0)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def fresh(model, seed: int = 0):
+  """Parameters of any model by one program, instead of one for each operation."""
+  return init_params(model, jax.random.key(seed))
 
 
 @functools.cache
 def params(seed: int = 0):
   """Parameters of the tiny model, scaled up so that its predictions vary more."""
-  fresh = init_params(MODEL, jax.random.key(seed))
+  unscaled = fresh(MODEL, seed)
   return jax.tree.map(
-    lambda x, is_matrix: x * 1.5 if is_matrix else x, fresh, matrices(fresh)
+    lambda x, is_matrix: x * 1.5 if is_matrix else x, unscaled, matrices(unscaled)
   )
 
 
-def learner(algorithm, optimizer=None, **settings) -> Learner:
+def learner(algorithm, optimizer=_DESCENT, **settings) -> Learner:
   """The tiny model with an algorithm; plain gradient descent by default."""
-  return Learner(MODEL, algorithm, optimizer or optax.sgd(1.0), **settings)
+  return Learner(MODEL, algorithm, optimizer, **settings)
 
 
-def state(algorithm, optimizer=None, seed: int = 0, **settings):
-  """A fresh state of that learner."""
-  return init_state(learner(algorithm, optimizer, **settings), make_mesh(), seed)
+@functools.cache
+def policy_step(algorithm, optimizer=_DESCENT, **settings):
+  """The jitted step of that learner, traced once for all tests of a module."""
+  return make_policy_step(learner(algorithm, optimizer, **settings))
+
+
+def state(algorithm, optimizer=_DESCENT, seed: int = 0, **settings):
+  """A fresh state of that learner.
+
+  Only a program of the parameters is compiled, which all optimizers and all algorithms
+  without a critic share.
+  """
+  made = learner(algorithm, optimizer, **settings)
+  if made.critic:
+    return init_state(made, make_mesh(), seed)
+  config = dataclasses.replace(
+    LearnerConfig(keep_reference=made.has_reference),
+    param_dtype=made.config.param_dtype,
+    reference_dtype=made.config.reference_dtype,
+  )
+  start = _start(Learner(MODEL, _PLAIN, _DESCENT, lora=made.lora, config=config), seed)
+  return jax.tree.map(jnp.copy, start).replace(
+    opt_state=made.optimizer.init(start.params), algorithm_state=algorithm.init()
+  )
+
+
+@functools.cache
+def _start(plain: Learner, seed: int):
+  return init_state(plain, make_mesh(), seed)
 
 
 def any_reward(prompt, completion, ground_truth, metadata) -> dict[str, float]:

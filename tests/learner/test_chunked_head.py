@@ -9,7 +9,6 @@ import pytest
 
 from pgax.learner.chunked_head import chunked_head, entropy
 from pgax.models import Decoder
-from pgax.models.parameters import init_params
 from pgax.ops import logprobs
 from tests import tiny
 from tests.jaxprs import largest
@@ -26,7 +25,7 @@ def case(request):
   }[request.param]
   model = Decoder(dataclasses.replace(tiny.CONFIG, **changes))
   keys = jax.random.split(jax.random.key(0), 4)
-  params = jax.tree.map(lambda x: 3 * x, init_params(model, keys[0]))
+  params = jax.tree.map(lambda x: 3 * x, tiny.fresh(model))
   hidden = jax.random.normal(keys[1], (2, 3, LENGTH, tiny.CONFIG.embed_dim))
   tokens = jax.random.randint(keys[2], (2, 3, LENGTH), 0, tiny.CONFIG.vocab_size)
   weights = jax.random.normal(keys[3], (2, 2, 3, LENGTH))
@@ -49,15 +48,21 @@ def test_equals_all_logits_at_once(case, chunk):
   def whole(*args):
     return reference(model, *args, tokens, 0.7)
 
-  def weighted(function):
-    return lambda *args: jnp.vdot(weights, jnp.stack(function(*args)))
+  def values_and_gradient(function):
+    def weighted(*args):
+      outputs = function(*args)
+      return jnp.vdot(weights, jnp.stack(outputs)), outputs
 
-  for ours, theirs in zip(chunked(params, hidden), whole(params, hidden), strict=True):
+    gradient = jax.grad(weighted, argnums=(0, 1), has_aux=True)
+    return lambda *args: gradient(*args)[::-1]
+
+  both = chunked, whole
+  outputs, gradients = zip(
+    *(jax.jit(values_and_gradient(function))(params, hidden) for function in both),
+    strict=True,
+  )
+  for ours, theirs in zip(*outputs, strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-  gradients = [
-    jax.grad(weighted(function), argnums=(0, 1))(params, hidden)
-    for function in (chunked, whole)
-  ]
   for ours, theirs in zip(*map(jax.tree.leaves, gradients), strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
@@ -74,7 +79,8 @@ def test_chunks_of_narrow_activations_add_up_in_float32():
       chunked_head(model, params, hidden[:, :, :count], tokens[:, :, :count], chunk=1)[0]
     )
 
-  one, many = (jax.grad(loss)(params, n)["params"]["embedding"] for n in (2, length))
+  gradient = jax.jit(jax.grad(loss), static_argnums=1)
+  one, many = (gradient(params, n)["params"]["embedding"] for n in (2, length))
   np.testing.assert_allclose(many, one * length / 2, rtol=1e-4)
 
 
@@ -104,14 +110,13 @@ def test_a_new_head_is_one_function(case):
     logits = model.apply(params, hidden, method=model.unembed)
     return jnp.vdot(weights[0], margin(logprobs.log_softmax(logits, 0.7), tokens))
 
-  (value, outputs), gradient = jax.value_and_grad(chunked, has_aux=True)(
-    params, (entropy, margin)
-  )
-  expected = jax.value_and_grad(whole)(params)
+  both = jax.jit(jax.value_and_grad(chunked, has_aux=True), static_argnums=1)
+  (value, outputs), gradient = both(params, (entropy, margin))
+  expected = jax.jit(jax.value_and_grad(whole))(params)
   for ours, theirs in zip(
     *map(jax.tree.leaves, ((value, gradient), expected)), strict=True
   ):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
-  _, (logp, same) = chunked(params, (logprobs.token_logp, entropy))
+  (_, (logp, same)), _ = both(params, (logprobs.token_logp, entropy))
   np.testing.assert_array_equal(same, outputs[0])  # heads do not change each other
   assert np.all(np.asarray(logp) < 0)

@@ -9,7 +9,6 @@ import optax
 import pytest
 
 from pgax import algorithms, kl, surrogates
-from pgax.learner.policy_step import make_policy_step
 from pgax.learner.preference_step import (
   RewardModelState,
   make_preference_step,
@@ -17,7 +16,6 @@ from pgax.learner.preference_step import (
 from pgax.learner.supervised_step import make_supervised_step
 from pgax.models import ScalarDecoder
 from pgax.models.heads import headless
-from pgax.models.parameters import init_params
 from pgax.ops.finite import all_finite, take_if
 from pgax.types import DemonstrationRows
 from tests import tiny
@@ -60,7 +58,7 @@ def test_finite_scalars():
 
 def test_a_bad_policy_step_changes_nothing_and_the_next_one_learns():
   algorithm = poisoned()
-  step = make_policy_step(tiny.learner(algorithm, ADAM))
+  step = tiny.policy_step(algorithm, ADAM)
   state = tiny.state(algorithm, ADAM)
   before = copy((state.params, state.opt_state, state.algorithm_state))
   state, update = step(state, ROLLOUT, BAD)
@@ -76,7 +74,7 @@ def test_a_bad_policy_step_changes_nothing_and_the_next_one_learns():
 
 def test_only_the_bad_minibatches_are_skipped():
   algorithm = poisoned(epochs=2, minibatches=2)
-  step = make_policy_step(tiny.learner(algorithm, ADAM))
+  step = tiny.policy_step(algorithm, ADAM)
   start = copy(tiny.state(algorithm, ADAM).params)
   state, update = step(tiny.state(algorithm, ADAM), ROLLOUT, BAD)
   assert update.metrics["update/skipped"] == 2  # of four: once an epoch
@@ -89,7 +87,7 @@ def test_only_the_bad_minibatches_are_skipped():
 def test_a_controller_ignores_what_is_not_finite():
   penalty = algorithms.KLPenalty(kl.k1, kl.AdaptiveController(0.1, 1.0, 160), "reward")
   algorithm = dataclasses.replace(algorithms.grpo(), kl=penalty)
-  step = make_policy_step(tiny.learner(algorithm, ADAM))
+  step = tiny.policy_step(algorithm, ADAM)
   bad, state = tiny.state(algorithm, ADAM), tiny.state(algorithm, ADAM)
   bad = bad.replace(params=jax.tree.map(lambda x: x * jnp.nan, bad.params))
   before = copy(bad.algorithm_state)
@@ -103,7 +101,7 @@ def test_a_controller_ignores_what_is_not_finite():
 
 def test_parameters_that_would_overflow_are_not_taken():
   algorithm, wild = algorithms.grpo(), optax.sgd(1e38)
-  step = make_policy_step(tiny.learner(algorithm, wild))
+  step = tiny.policy_step(algorithm, wild)
   start = copy(tiny.state(algorithm, wild).params)
   state, update = step(tiny.state(algorithm, wild), ROLLOUT, FEEDBACK)
   assert update.metrics["update/skipped"] == 1
@@ -133,16 +131,16 @@ def test_supervised_steps(learning_rate):
 @pytest.mark.parametrize("learning_rate", [1e-2, 1e38])
 def test_preference_steps(learning_rate):
   sgd, model = optax.sgd(learning_rate), ScalarDecoder(headless(tiny.CONFIG))
-  params = init_params(model, jax.random.key(0))
-  state = RewardModelState(jnp.int32(0), params, sgd.init(params))
+  params = tiny.fresh(model)
+  state = RewardModelState(jnp.int32(0), jax.random.key(0), params, sgd.init(params))
   before = copy(params)
   prompts, pairs = jnp.ones((2, 3), jnp.int32), jnp.ones((2, 2, 4), jnp.int32)
   pairs = pairs.at[:, 0].set(2)
-  state, metrics = make_preference_step(model, sgd)(
-    state, prompts, prompts > 0, pairs, pairs > 0
+  state, update = make_preference_step(model, sgd)(
+    state, prompt_tokens=prompts, prompt_mask=prompts > 0, tokens=pairs, mask=pairs > 0
   )
   skipped = learning_rate > 1
-  assert metrics["update/skipped"] == skipped and int(state.step) == 1
+  assert update.metrics["update/skipped"] == skipped and int(state.step) == 1
   assert jnp.isfinite(optax.tree.norm(state.params))
   if skipped:
     same(state.params, before)

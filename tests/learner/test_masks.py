@@ -7,7 +7,6 @@ import pytest
 
 from pgax import algorithms
 from pgax.learner.forward import completion_logp
-from pgax.learner.policy_step import make_policy_step
 from tests import arrays, tiny
 
 ROLLOUT, FEEDBACK = arrays.multi_turn(), tiny.feedback(length=9)
@@ -16,8 +15,7 @@ BETWEEN = ROLLOUT.token_mask & ~ROLLOUT.action_mask
 
 @pytest.mark.parametrize("preset", [algorithms.grpo, algorithms.ppo, algorithms.dapo])
 def test_what_lies_between_actions_is_poison(preset):
-  learner = tiny.learner(preset(epochs=1))
-  step = make_policy_step(learner)
+  step = tiny.policy_step(preset(epochs=1))
   poisoned = ROLLOUT.replace(
     logp=jnp.where(BETWEEN, jnp.nan, ROLLOUT.logp),
     sample_logp=jnp.where(BETWEEN, jnp.inf, ROLLOUT.sample_logp),

@@ -20,17 +20,20 @@ from pgax.types import step_keys
 from tests import tiny
 
 ROLLOUT, FEEDBACK = tiny.rollout(), tiny.feedback()
+ADAM = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=0))
 
 
 def on_policy(temperature=1.0):
   state = tiny.state(algorithms.grpo())
-  logp, _ = completion_logp(tiny.MODEL, state.params, ROLLOUT, temperature)
+  logp = jax.jit(lambda p: completion_logp(tiny.MODEL, p, ROLLOUT, temperature)[0])(
+    state.params
+  )
   return ROLLOUT.replace(logp=jnp.where(ROLLOUT.action_mask, logp, 0))
 
 
-def update(algorithm, *, feedback=FEEDBACK, rollout=ROLLOUT, optimizer=None, **settings):
-  step = make_policy_step(tiny.learner(algorithm, optimizer, **settings))
-  state, update = step(tiny.state(algorithm, optimizer, **settings), rollout, feedback)
+def update(algorithm, *, feedback=FEEDBACK, rollout=ROLLOUT, **settings):
+  step = tiny.policy_step(algorithm, **settings)
+  state, update = step(tiny.state(algorithm, **settings), rollout, feedback)
   return state, update.metrics
 
 
@@ -93,11 +96,10 @@ def test_temperature_is_the_policys():
   assert forgotten["ratio/sampler_error"] > 0.1
 
 
-@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 1), (1, 4), (2, 2)])
+@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 1), (2, 2)])
 def test_epochs_and_minibatches(epochs, minibatches):
-  adam = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=0))
   algorithm = algorithms.grpo(epochs=epochs, minibatches=minibatches)
-  state, metrics = update(algorithm, optimizer=adam)
+  state, metrics = update(algorithm, optimizer=ADAM)
   counts = optax.tree.get_all_with_path(state.opt_state, "count")
   assert {int(count) for _, count in counts} == {epochs * minibatches}
   # Only what comes after the first optimizer step is off-policy.
@@ -120,8 +122,8 @@ def test_minibatches_estimate_the_same_gradient():
 def test_penalty_pulls_towards_the_reference():
   silent = FEEDBACK.replace(rewards=jnp.zeros_like(FEEDBACK.rewards))  # but the penalty's
   algorithm = algorithms.grpo(kl_coef=1.0)
-  step = make_policy_step(tiny.learner(algorithm, optax.sgd(0.1)))
-  state = tiny.state(algorithm, optax.sgd(0.1))
+  slow = optax.sgd(0.1)
+  step, state = tiny.policy_step(algorithm, slow), tiny.state(algorithm, slow)
   away = jax.tree.map(lambda x: x * 1.2, state.params)
   state, first = step(state.replace(params=away), ROLLOUT, silent)
   _, second = step(state, ROLLOUT, silent)
@@ -155,9 +157,8 @@ def test_adaptive_coefficient_follows_its_anchor():
 
 
 def test_momentum_does_not_move_where_there_is_nothing():
-  adam = optax.adam(1e-2)
-  step = make_policy_step(tiny.learner(algorithms.grpo(), adam))
-  state, _ = step(tiny.state(algorithms.grpo(), adam), ROLLOUT, FEEDBACK)
+  step = tiny.policy_step(algorithms.grpo(), ADAM)
+  state, _ = step(tiny.state(algorithms.grpo(), ADAM), ROLLOUT, FEEDBACK)
   before = jax.tree.map(jnp.copy, (state.params, state.opt_state))
   nothing = FEEDBACK.replace(valid=jnp.zeros_like(FEEDBACK.valid))
   state, _ = step(state, ROLLOUT, nothing)

@@ -177,7 +177,7 @@ def test_learns_and_is_traced_once():
 
 def test_segments_and_a_cache_do_not_go_together():
   tokens = jnp.ones((1, 1, 3), jnp.int32)
-  _, cache = tiny.MODEL.apply(tiny.params(), tokens, jnp.arange(3)[None, None])
+  _, cache = jax.jit(tiny.MODEL.apply)(tiny.params(), tokens, jnp.arange(3)[None, None])
   with pytest.raises(ValueError, match="segments can't be combined with a cache"):
     tiny.MODEL.apply(
       tiny.params(),

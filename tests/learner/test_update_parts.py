@@ -13,9 +13,7 @@ from pgax.algorithms import EntropyBonus, parts
 from pgax.learner.config import OptimizerConfig
 from pgax.learner.microbatches import one_microbatch
 from pgax.learner.optimizer import make_optimizer
-from pgax.learner.policy_step import make_policy_step
 from pgax.models import ScalarDecoder
-from pgax.models.parameters import init_params
 from pgax.models.prompts import prompt_states, read_prompts
 from pgax.models.scoring import completion_outputs
 from pgax.ops.entropy import AdaptiveController
@@ -27,7 +25,7 @@ ADAM = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=0))
 
 
 def updated(algorithm, steps=1, feedback=FEEDBACK, optimizer=ADAM):
-  step = make_policy_step(tiny.learner(algorithm, optimizer))
+  step = tiny.policy_step(algorithm, optimizer)
   state, metrics = tiny.state(algorithm, optimizer), []
   for _ in range(steps):
     state, update = step(state, ROLLOUT, feedback)
@@ -120,7 +118,7 @@ def test_tokens_of_high_entropy_alone_change_the_update():
 
 def test_the_value_at_the_end_is_the_value_before_the_next_token():
   critic = ScalarDecoder(tiny.CONFIG)
-  params = init_params(critic, jax.random.key(0))["params"]
+  params = tiny.fresh(critic)["params"]
   params = {"params": dict(params) | {"head": jnp.linspace(-1, 1, tiny.CONFIG.embed_dim)}}
   prompts = ROLLOUT.prompt_tokens, ROLLOUT.prompt_mask
   states = prompt_states(read_prompts(critic, params, *prompts))

@@ -15,7 +15,6 @@ from pgax.models.cache import (
   token_positions,
   with_slots,
 )
-from pgax.models.parameters import init_params
 from pgax.models.prompts import read_prompts
 from pgax.models.rope import RopeScaling, angles, frequencies, rotate
 from tests import tiny
@@ -127,13 +126,13 @@ def test_rotation_is_relative_and_keeps_length():
 def test_untied_embeddings():
   config = dataclasses.replace(tiny.CONFIG, tie_embeddings=False)
   model = Decoder(config)
-  params = init_params(model, jax.random.key(0))
-  tied = init_params(tiny.MODEL, jax.random.key(0))
+  params = tiny.fresh(model)
+  tied = tiny.fresh(tiny.MODEL)
   extra = sum(x.size for x in jax.tree.leaves(params)) - sum(
     x.size for x in jax.tree.leaves(tied)
   )
   assert extra == config.vocab_size * config.embed_dim
-  logits, _ = model.apply(params, TOKENS, POSITIONS)
+  logits, _ = jax.jit(model.apply)(params, TOKENS, POSITIONS)
   assert logits.shape == (2, 3, 7, 260) and np.all(np.isfinite(logits))
 
 

@@ -14,7 +14,6 @@ from pgax.models import Decoder
 from pgax.models.cache import token_positions
 from pgax.models.grouped import grouped_product
 from pgax.models.lora import LoraConfig, init, merge
-from pgax.models.parameters import init_params
 from pgax.models.routing import balance_weights, count_choices
 from pgax.models.scoring import completion_features
 from pgax.sampling import Options, sample
@@ -26,7 +25,7 @@ MODEL = Decoder(dataclasses.replace(tiny.CONFIG, num_experts=5, experts_per_toke
 @pytest.fixture(scope="module")
 def params():
   """Parameters whose router is not nearly uniform."""
-  fresh = init_params(MODEL, jax.random.key(0))
+  fresh = tiny.fresh(MODEL)
   return jax.tree_util.tree_map_with_path(
     lambda path, x: x * 3 if path[-1].key == "router" else x, fresh
   )

@@ -7,7 +7,6 @@ import pytest
 
 from pgax.models import ScalarDecoder, completion_features
 from pgax.models.heads import with_decoder
-from pgax.models.parameters import init_params
 from tests import tiny
 
 CRITIC, ROLLOUT = ScalarDecoder(tiny.CONFIG), tiny.rollout()
@@ -30,7 +29,7 @@ def outputs():
 
 @pytest.fixture(scope="module")
 def fresh():
-  return init_params(CRITIC, jax.random.key(0))
+  return tiny.fresh(CRITIC)
 
 
 def with_random_head(params):

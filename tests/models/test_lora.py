@@ -86,7 +86,7 @@ EXPERTS = dataclasses.replace(tiny.CONFIG, num_experts=4, experts_per_token=2)
 def test_beside_the_base_or_merged_is_the_same(config, targets):
   """The gradient reaches adapters only, and is that through merged matrices."""
   model, settings = Decoder(config), dataclasses.replace(CONFIG, targets=targets)
-  base = init_params(model, jax.random.key(0))
+  base = tiny.fresh(model)
   adapters = noisy(init(settings, base, jax.random.key(0)))
   loss = loss_of(model)
 
@@ -134,7 +134,7 @@ def test_the_base_is_shared(trained):
 def test_targets_are_patterns():
   config = dataclasses.replace(CONFIG, targets=("blocks.*.[gq]*", "unembedding"))
   model = Decoder(dataclasses.replace(tiny.CONFIG, tie_embeddings=False))
-  params = init_params(model, jax.random.key(0))
+  params = tiny.fresh(model)
   adapters = init(config, params, jax.random.key(0))["params"]
   assert set(adapters) == {"blocks", "unembedding"}
   assert {k: set(v) for k, v in adapters["blocks"].items()} == {

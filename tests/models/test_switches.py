@@ -100,7 +100,7 @@ def test_recomputation_changes_no_gradient():
 
 def test_bfloat16_computes_with_float32_parameters_and_logits():
   model = changed(dtype="bfloat16")
-  fresh = init_params(model, jax.random.key(0))
+  fresh = tiny.fresh(model)
   assert {x.dtype for x in jax.tree.leaves(fresh)} == {jnp.dtype("float32")}
   logits, cache = jax.jit(model.apply)(tiny.params(), TOKENS, POSITIONS)
   assert logits.dtype == jnp.float32 and cache.suffix.keys.dtype == jnp.bfloat16
@@ -128,7 +128,7 @@ def test_matrices_are_recognized_by_name():
   model = changed(
     qkv_bias=True, out_bias=True, mlp_bias=True, qk_norm="head", norm_placement="sandwich"
   )
-  marks = matrices(init_params(model, jax.random.key(0)))["params"]
+  marks = matrices(tiny.fresh(model))["params"]
   assert marks["embedding"] and not marks["final_norm"]["scale"]
   block = marks["blocks"]
   names = {name for name, is_matrix in block["attention"].items() if is_matrix is True}

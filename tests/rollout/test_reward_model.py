@@ -14,7 +14,6 @@ from pgax.distributed.mesh import make_mesh
 from pgax.learner.microbatches import one_microbatch
 from pgax.models import ScalarDecoder, hf, sequence_scores
 from pgax.models.heads import headless
-from pgax.models.parameters import init_params
 from pgax.models.prompts import prompt_states, read_prompts
 from pgax.models.scoring import completion_outputs
 from pgax.rewards.pool import InProcess
@@ -42,7 +41,7 @@ ROLLOUT = ROLLOUT.replace(finished=jnp.arange(16).reshape(4, 4) % 3 > 0)
 
 def lively(seed=0):
   """A reward model whose head is not zero."""
-  params = init_params(MODEL, jax.random.key(seed))["params"]
+  params = tiny.fresh(MODEL, seed)["params"]
   return {"params": dict(params) | {"head": jnp.linspace(-1, 1, CONFIG.embed_dim)}}
 
 

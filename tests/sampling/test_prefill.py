@@ -19,7 +19,7 @@ EXPERTS = {"num_experts": 4, "experts_per_token": 2}
 @pytest.mark.parametrize("settings", [{"sliding_window": 3}, EXPERTS])
 def test_parts_change_nothing(monkeypatch, settings):
   model = Decoder(dataclasses.replace(tiny.CONFIG, **settings))
-  params = init_params(model, jax.random.key(0))
+  params = tiny.fresh(model)
   tokens, mask = tiny.prompts(lengths=LENGTHS, width=11)
 
   def read():

@@ -62,6 +62,7 @@ def run_config(**changes):
 
 
 @pytest.mark.slow
+@pytest.mark.optimized  # what vectors and fused products do to rounding is compared
 @pytest.mark.parametrize("at_once", [1, 4])
 @pytest.mark.parametrize(
   "algorithm", [algorithms.grpo(epochs=2), algorithms.ppo(), algorithms.remax()]

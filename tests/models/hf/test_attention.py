@@ -9,7 +9,7 @@ import pytest
 
 from pgax.models import Decoder
 from pgax.models.hf import load_config
-from pgax.models.parameters import init_params
+from tests import tiny
 from tests.logits import completion_logits
 from tests.models.hf import families
 
@@ -43,7 +43,7 @@ def value_and_gradient(config, params, attention):
 def test_blocks_change_nothing(case, tmp_path):
   families.write(case, tmp_path)
   config = load_config(tmp_path)
-  params = init_params(Decoder(config), jax.random.key(0))
+  params = tiny.fresh(Decoder(config))
   expected, gradient = value_and_gradient(config, params, "einsum")
   value, other = value_and_gradient(config, params, "blockwise")
   np.testing.assert_allclose(value, expected, rtol=1e-5)

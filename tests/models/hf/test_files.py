@@ -16,7 +16,7 @@ from pgax.distributed import make_mesh
 from pgax.distributed.partitioning import param_shardings
 from pgax.models import Decoder
 from pgax.models.hf import check_length, eos_ids, from_hf, load_config, load_params, save
-from pgax.models.parameters import init_params
+from tests import tiny
 from tests.models.hf import families
 
 CASE = families.CASES[1]  # a Llama with tied embeddings
@@ -285,7 +285,7 @@ def test_bad_exports_raise(saved, tmp_path):
   untied = load_config(tmp_path / "other")
   with pytest.raises(ValueError, match=r"unembedding of shape \(32, 160\) is missing"):
     save(tmp_path / "x", untied, params, None)
-  fresh = init_params(Decoder(untied), jax.random.key(0))
+  fresh = tiny.fresh(Decoder(untied))
   with pytest.raises(ValueError, match=r"parameter .* is unexpected"):
     save(tmp_path / "x", config, fresh, None)
   assert not (tmp_path / "x").exists()

@@ -22,7 +22,6 @@ from pgax.models.hf import (
   load_reward_model_config,
   save_reward_model,
 )
-from pgax.models.parameters import init_params
 from tests import tiny
 from tests.models.hf import families
 
@@ -151,16 +150,16 @@ def test_an_architecture_without_a_reward_model_is_named(tmp_path):
   (case,) = (case for case in families.CASES if case.name == "granite")
   case.make().save_pretrained(tmp_path / "granite")
   config = load_config(tmp_path / "granite")
-  params = init_params(ScalarDecoder(headless(config)), jax.random.key(0))
+  params = tiny.fresh(ScalarDecoder(headless(config)))
   with pytest.raises(ValueError, match="no reward model on GraniteForCausalLM"):
     save_reward_model(tmp_path / "new", config, params, None, tmp_path / "granite")
 
 
 def test_a_policy_becomes_a_reward_model(tmp_path):
   untied = dataclasses.replace(tiny.CONFIG, scale_embeddings=False, tie_embeddings=False)
-  policy = init_params(tiny.Decoder(untied), jax.random.key(1))
+  policy = tiny.fresh(tiny.Decoder(untied), 1)
   model = ScalarDecoder(headless(untied))
-  params = with_decoder(init_params(model, jax.random.key(0)), policy)
+  params = with_decoder(tiny.fresh(model), policy)
   assert "unembedding" not in params["params"]["decoder"]
   save_reward_model(tmp_path / "new", untied, params, None)
   config, back = load(tmp_path / "new")
