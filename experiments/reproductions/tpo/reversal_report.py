@@ -138,16 +138,15 @@ def draw(results: Mapping[Cell, np.ndarray]) -> Figure:
   """
   vocabs = sorted({cell.vocab for cell in results})
   cells = [[[Cell(vocab, method) for method in THEIRS] for vocab in vocabs]]
-  size, title = (1.5 + 3.4 * len(vocabs), 3.8), "Token reversal: mean error with 95 % bands"
-  panels = draw_panels(
-    Figure(size, layout="constrained"), title, cells, results, _draw_cell
-  )
+  figure = Figure((1.5 + 3.4 * len(vocabs), 3.8), layout="constrained")
+  title = "Token reversal: mean error with 95 % bands"
+  panels = draw_panels(figure, title, cells, results, _draw_cell)
   for panel, vocab in zip(panels[0], vocabs, strict=True):
     panel.axhline(GOAL, color="black", linewidth=0.7, linestyle="--")
     panel.set(title=f"{vocab} tokens", yscale="log")
     panel.set_ylim(1e-4, 1)
   panels[0][0].set_ylabel("fraction of wrong tokens")
-  return panels[0][0].figure
+  return figure
 
 
 def draw_panels(
