@@ -46,7 +46,7 @@ _AT_ONCE = flags.DEFINE_integer(
 
 
 def main() -> int:
-  """Runs what is missing, and prints the table."""
+  """Runs the missing runs, and prints the table."""
   workdir = Path(_WORKDIR.value)
   for name in _PRESETS.value:
     if name not in _NAMES:
@@ -119,12 +119,7 @@ def _train(config: RunConfig, folder: Path) -> bool:
 
 
 def _study(
-  name: str,
-  config: RunConfig,
-  params: PyTree,
-  workdir: Path,
-  seeds: int,
-  at_once: int,
+  name: str, config: RunConfig, params: PyTree, workdir: Path, seeds: int, at_once: int
 ) -> Study | None:
   """Runs all seeds of a preset; None after an interrupt."""
   folder, tokenizer = workdir / name, byte_tokenizer()
