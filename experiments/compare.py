@@ -43,7 +43,7 @@ _AT_ONCE = flags.DEFINE_integer(
 
 
 def main() -> int:
-  """Runs what is missing, and prints the table."""
+  """Runs the missing runs, and prints the table."""
   workdir = Path(_WORKDIR.value)
   for name in _PRESETS.value:
     if name not in _NAMES:
@@ -114,12 +114,7 @@ def _train(config: RunConfig, folder: Path) -> bool:
 
 
 def _study(
-  name: str,
-  config: RunConfig,
-  params: PyTree,
-  workdir: Path,
-  seeds: int,
-  at_once: int,
+  name: str, config: RunConfig, params: PyTree, workdir: Path, seeds: int, at_once: int
 ) -> Study:
   """Runs all seeds of a preset, one at a time if it needs the host in a step."""
   run = build(dataclasses.replace(config, init_from_run=""))  # it starts from params

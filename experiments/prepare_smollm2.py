@@ -105,7 +105,7 @@ def prepare(source: Path, output: Path) -> None:
 
 
 class _OtherFileError(Exception):
-  """A file is not as this program expects; the message says what."""
+  """A file is not as this program expects; the message names the difference."""
 
 
 class _Values(dict[str, Any]):

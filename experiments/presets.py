@@ -97,7 +97,7 @@ def models_held(algorithm: Algorithm) -> str:
 
 
 def other_settings(algorithm: Algorithm) -> str:
-  """Describes the fields of an algorithm that have no column of their own.
+  """Describes the fields of an algorithm that have no column.
 
   Args:
     algorithm: the algorithm.
@@ -106,15 +106,15 @@ def other_settings(algorithm: Algorithm) -> str:
     Every such field that differs from its default, as `name: value`.
   """
   settings = [
-    f"{field.name}: `{describe(vars(algorithm)[field.name])}`"
+    f"{field.name}: `{describe(getattr(algorithm, field.name))}`"
     for field in dataclasses.fields(Algorithm)
-    if field.name not in _PARTS and vars(algorithm)[field.name] != field.default
+    if field.name not in _PARTS and getattr(algorithm, field.name) != field.default
   ]
   return "<br>".join(settings) or "-"
 
 
 def note(preset: Callable[..., Algorithm]) -> str:
-  """Reads what a preset does not do as its source does, from its docstring."""
+  """Reads a preset's differences from its source, from its docstring."""
   paragraphs = inspect.getdoc(preset).split("\n\n")
   notes = [text for text in paragraphs if text.startswith(_NOTE)]
   return " ".join(notes[0].removeprefix(_NOTE).split()) if notes else "-"
@@ -129,7 +129,7 @@ def table() -> str:
     cells = [
       f"`{preset.__name__}`",
       ", ".join(source) or "Williams 1992",
-      *(f"`{describe(vars(algorithm)[name])}`" for name in _PARTS[:-1]),
+      *(f"`{describe(getattr(algorithm, name))}`" for name in _PARTS[:-1]),
       describe_kl(algorithm.kl) if algorithm.kl else "-",
       models_held(algorithm),
       other_settings(algorithm),

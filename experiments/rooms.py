@@ -46,8 +46,8 @@ def captions(sources: Mapping[str, str]) -> dict[str, str]:
   for room in ROOMS:
     source = sources.get(f"pgax.{room}") or sources[room]
     line = ast.get_docstring(ast.parse(source)).partition("\n")[0].rstrip(".")
-    head, _, rest = line.partition(": ")
-    line = rest if head.lower() == room and rest else line
+    head, _, tail = line.partition(": ")
+    line = tail if head.lower() == room and tail else line
     lines[room] = (line[0].upper() + line[1:]).replace("`", "")
   return lines
 
@@ -149,7 +149,7 @@ def _draw_text(lines: Iterable[_Line], x: float, y: float) -> Iterator[str]:
 
 
 def _draw_exchange(x: float, y: float) -> Iterator[str]:
-  """Draws what the training loop carries between actor and learner."""
+  """Draws the arrows between actor and learner."""
   ends = x + 8, x + _GAP_OF_SIDES - 8
   for text, (start, end), offset in (
     ("experience", ends, -14),

@@ -45,7 +45,7 @@ def setting_path(name: str) -> str:
 
 
 def setting_kind(config: Any, path: str) -> Kind | None:
-  """Returns what a setting is parsed as; None if it is no text.
+  """Returns the type that a setting is parsed as; None if it is no text.
 
   Args:
     config: configuration of a run.

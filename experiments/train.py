@@ -42,12 +42,7 @@ def main() -> int:
   if remark := single_step_remark(run.trained_algorithm):
     print(f"remark: {remark}", flush=True)
   result = train(
-    run,
-    tokenizer,
-    workdir,
-    record,
-    loggers=_LOGGERS.value,
-    profile_steps=profile_steps,
+    run, tokenizer, workdir, record, loggers=_LOGGERS.value, profile_steps=profile_steps
   )
   page = _report(run, workdir, result) if is_writer() else None
   if not result.finished:

@@ -21,8 +21,8 @@ import jax
 
 Array = jax.Array
 PyTree = Any
-# Metadata passed to reward functions for problems that have none.
-NO_METADATA: Mapping[str, Any] = types.MappingProxyType({})
+Metadata = Mapping[str, Any]  # further facts about a problem; see `Example`
+NO_METADATA: Metadata = types.MappingProxyType({})
 
 
 @flax.struct.dataclass
@@ -259,7 +259,7 @@ class Example:
   prompt: str
   ground_truth: str
   solution: str = ""
-  metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+  metadata: Metadata = dataclasses.field(default_factory=dict, hash=False)
 
 
 class AdvantageFn(Protocol):
@@ -351,7 +351,7 @@ class StepRewardFn(Protocol):
   """Rewards the steps of a completion, given the arguments of a `RewardFn`."""
 
   def __call__(
-    self, prompt: str, completion: str, ground_truth: str, metadata: Mapping[str, Any]
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata
   ) -> Sequence[StepReward]: ...
 
 
@@ -369,7 +369,7 @@ class RewardFn(Protocol):
   """
 
   def __call__(
-    self, prompt: str, completion: str, ground_truth: str, metadata: Mapping[str, Any]
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata
   ) -> Mapping[str, float]: ...
 
 

@@ -45,7 +45,7 @@ def run_ablation(
   seeds: int = 10,
   at_once: int | None = None,
 ) -> str | None:
-  """Runs an ablation from the warm start of its task, and writes what it found.
+  """Runs an ablation from the warm start of its task, and writes its results.
 
   Args:
     ablation: the ablation, with the form of its report.

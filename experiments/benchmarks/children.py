@@ -16,12 +16,12 @@ from experiments.benchmarks.shape import Shape
 from pgax.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-# What must be installed for each library. TRL and Tunix need environments of their own.
+# The module of each library. TRL and Tunix need separate environments.
 PEERS = {"transformers": "transformers", "trl": "trl", "tunix": "tunix"}
 
 
 class Child:
-  """A `Worker` in a process of its own."""
+  """A `Worker` in a separate process."""
 
   def __init__(self, name: str, process: subprocess.Popen, log: IO[str]):
     self.name, self._process, self._log = name, process, log

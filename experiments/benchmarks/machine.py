@@ -1,4 +1,4 @@
-"""The limits of the machine, and what of them the work needs at least."""
+"""The limits of the machine, and the least share of them that the work needs."""
 
 from collections.abc import Callable
 

@@ -103,7 +103,7 @@ def _check(shape: Shape) -> None:
 
 
 def _measure(shape: Shape) -> tuple[dict[str, Any], str]:
-  """Runs what the flags ask for; returns the JSON object and its text."""
+  """Runs the measurement of the flags; returns the JSON object and its text."""
   if _SKEWED.value:
     rows = skewed.measure(shape)
     return {"skewed": rows}, skewed.format_table(rows)

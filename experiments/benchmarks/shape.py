@@ -55,7 +55,7 @@ class Shape:
     object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
     object.__setattr__(self, "hidden", self.hidden or 4 * self.embed)
     for field in dataclasses.fields(self):
-      value = vars(self)[field.name]
+      value = getattr(self, field.name)
       least = {"threads": 0, "vocab": 4}.get(field.name, 1)
       if field.type is int and not least <= value < 2**31:
         raise ValueError(f"{field.name} is {value}; it must be at least {least}")
@@ -71,9 +71,9 @@ class Shape:
   def _check_divisors(self):
     pairs = (("heads", "embed"), ("kv_heads", "heads"), ("micro", "prompts"))
     for divisor, name in pairs:
-      part, whole = vars(self)[divisor], vars(self)[name]
-      if whole % part:
-        raise ValueError(f"{divisor} is {part}; it must divide {name}, which is {whole}")
+      part, total = getattr(self, divisor), getattr(self, name)
+      if total % part:
+        raise ValueError(f"{divisor} is {part}; it must divide {name}, which is {total}")
     if self.head_dim % 2:
       raise ValueError(
         f"embed is {self.embed} and heads is {self.heads}; the width of a head, "

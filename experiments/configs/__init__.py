@@ -1,1 +1,1 @@
-"""Config files: each has a function `get_config`; its docstring states what to expect."""
+"""Config files: each has a function `get_config`; its docstring states time and score."""

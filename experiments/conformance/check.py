@@ -1,4 +1,4 @@
-"""A number of another library, and what pgax computes for it."""
+"""A number of another library, and that of pgax."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ class Check:
     call: the call in pgax that computes it.
     expected: the number or array of the other library.
     actual: the one of pgax.
-    rtol: allowed relative error; what the other library's own test allows, or less.
+    rtol: allowed relative error, at most that of the other library's own test.
   """
 
   case: str

@@ -108,26 +108,15 @@ def _losses() -> list[Check]:
     for x in (logits, old)
   )
   clipped = surrogates.clipped(new_logp, old_logp, advantages, 0.2, 0.2).loss
+  rows = (
+    ("policy_gradient_loss", "`surrogates.policy_gradient`", weights * gradient),
+    ("entropy_loss", "minus `logprobs.entropy`", weights * entropy),
+    ("clipped_surrogate_pg_loss", "`surrogates.clipped`", clipped),
+  )
+  expected = ([0.0788835088, 0.327200909], [0.288693, 1.15422], [-0.17117467, 0.19333333])
   return [
-    Check(
-      "policy_gradient_loss",
-      "`surrogates.policy_gradient`",
-      np.array([0.0788835088, 0.327200909]),
-      np.mean(weights * gradient, axis=1),
-      _RTOL,
-    ),
-    Check(
-      "entropy_loss",
-      "minus `logprobs.entropy`",
-      np.array([0.288693, 1.15422]),
-      np.mean(weights * entropy, axis=1),
-      _RTOL,
-    ),
-    Check(
-      "clipped_surrogate_pg_loss",
-      "`surrogates.clipped`",
-      np.array([-0.17117467, 0.19333333]),
-      np.mean(clipped, axis=1),
-      1e-4,
-    ),
+    Check(case, call, np.array(mean), np.mean(actual, axis=1), rtol)
+    for (case, call, actual), mean, rtol in zip(
+      rows, expected, (_RTOL, _RTOL, 1e-4), strict=True
+    )
   ]

@@ -69,7 +69,7 @@ def _config(devices: Machine) -> RunConfig:
 
 
 def _compile(config: RunConfig, devices: Machine) -> dict:
-  """Compiles both programs and says what the compiler says."""
+  """Compiles both programs and reports the compiler's numbers."""
   from experiments.plan.compiled import compile_all
 
   rows = {}

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from pgax.algorithms.checks import input_shapes
 from pgax.distributed.collectives import Collective, collectives
 from pgax.distributed.partitioning import (
   batch_sharding,
@@ -25,7 +25,7 @@ from pgax.sampling import Options
 from pgax.sampling.decode import lower_sample
 from pgax.training import RunConfig
 from pgax.training.batches import prompts_computed
-from pgax.types import Array, Feedback, PyTree, Rollout
+from pgax.types import Feedback, PyTree, Rollout
 
 
 class Program(NamedTuple):
@@ -105,26 +105,13 @@ def _lower_sampling(config: RunConfig, mesh: Mesh, rollout: Rollout) -> jax.stag
 
 def _data(config: RunConfig, mesh: Mesh) -> tuple[Rollout, Feedback]:
   """Shapes of a rollout and its rewards."""
-  sampling, sharding = config.sampling, batch_sharding(mesh)
-  n, group = prompts_computed(config, mesh), sampling.group_size
-
-  def of(dtype: jnp.dtype, *shape: int) -> Array:
-    return jax.ShapeDtypeStruct((n, *shape), dtype, sharding=sharding)
-
-  prompt, tokens = (sampling.max_prompt_tokens,), (group, sampling.max_completion_tokens)
-  rollout = Rollout(
-    prompt_tokens=of(jnp.int32, *prompt),
-    prompt_mask=of(jnp.bool_, *prompt),
-    tokens=of(jnp.int32, *tokens),
-    token_mask=of(jnp.bool_, *tokens),
-    action_mask=of(jnp.bool_, *tokens),
-    logp=of(jnp.float32, *tokens),
-    sample_logp=of(jnp.float32, *tokens),
-    finished=of(jnp.bool_, group),
+  sampling = config.sampling
+  shapes = input_shapes(
+    config.trained_algorithm,
+    prompts_computed(config, mesh),
+    sampling.group_size,
+    sampling.max_prompt_tokens,
+    sampling.max_completion_tokens,
+    step_rewards=config.step_reward is not None,
   )
-  algorithm = config.trained_algorithm
-  greedy = of(jnp.float32) if algorithm.greedy_baseline else None
-  feedback = Feedback(
-    rewards=of(jnp.float32, group), valid=of(jnp.bool_, group), greedy_rewards=greedy
-  )
-  return rollout, feedback
+  return placed(shapes, jax.tree.map(lambda _: batch_sharding(mesh), shapes))

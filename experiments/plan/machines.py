@@ -1,4 +1,4 @@
-"""Devices by name: how many there are, and what each can hold and compute."""
+"""Devices by name: their number, and the memory and speed of each."""
 
 import dataclasses
 import math

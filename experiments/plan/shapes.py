@@ -1,86 +1,29 @@
 """Shapes of well-known models, for plans without their files."""
 
+from typing import Any
+
 from pgax.models import DecoderConfig
 
-_QWEN = {
-  "scale_embeddings": False,
-  "rope_theta": 1e6,
-  "qkv_bias": True,
-  "dtype": "auto",
-  "remat": True,
-}
-_LLAMA = {
-  "scale_embeddings": False,
-  "rope_theta": 5e5,
-  "tie_embeddings": False,
-  "dtype": "auto",
-  "remat": True,
-}
+_QWEN = {"rope_theta": 1e6, "qkv_bias": True}
+_LLAMA = {"rope_theta": 5e5, "tie_embeddings": False}
+
+
+def _shape(
+  vocab: int, layers: int, embed: int, heads: tuple[int, int, int], mlp: int, **other: Any
+) -> DecoderConfig:
+  """Makes a shape; `heads` are numbers of query and key heads, and the width of a head."""
+  other |= {"scale_embeddings": False, "dtype": "auto", "remat": True}
+  return DecoderConfig(vocab, layers, embed, *heads, mlp, **other)
+
 
 # From the models' own files.
 SHAPES = {
-  "smollm2-135m": DecoderConfig(
-    vocab_size=49152,
-    num_layers=30,
-    embed_dim=576,
-    num_heads=9,
-    num_kv_heads=3,
-    head_dim=64,
-    mlp_dim=1536,
-    scale_embeddings=False,
-    rope_theta=1e5,
-    dtype="auto",
-    remat=True,
+  "smollm2-135m": _shape(49152, 30, 576, (9, 3, 64), 1536, rope_theta=1e5),
+  "qwen2.5-0.5b": _shape(151936, 24, 896, (14, 2, 64), 4864, **_QWEN),
+  "qwen2.5-1.5b": _shape(151936, 28, 1536, (12, 2, 128), 8960, **_QWEN),
+  "qwen2.5-7b": _shape(
+    152064, 28, 3584, (28, 4, 128), 18944, tie_embeddings=False, **_QWEN
   ),
-  "qwen2.5-0.5b": DecoderConfig(
-    vocab_size=151936,
-    num_layers=24,
-    embed_dim=896,
-    num_heads=14,
-    num_kv_heads=2,
-    head_dim=64,
-    mlp_dim=4864,
-    **_QWEN,
-  ),
-  "qwen2.5-1.5b": DecoderConfig(
-    vocab_size=151936,
-    num_layers=28,
-    embed_dim=1536,
-    num_heads=12,
-    num_kv_heads=2,
-    head_dim=128,
-    mlp_dim=8960,
-    **_QWEN,
-  ),
-  "qwen2.5-7b": DecoderConfig(
-    vocab_size=152064,
-    num_layers=28,
-    embed_dim=3584,
-    num_heads=28,
-    num_kv_heads=4,
-    head_dim=128,
-    mlp_dim=18944,
-    tie_embeddings=False,
-    **_QWEN,
-  ),
-  "llama3-8b": DecoderConfig(
-    vocab_size=128256,
-    num_layers=32,
-    embed_dim=4096,
-    num_heads=32,
-    num_kv_heads=8,
-    head_dim=128,
-    mlp_dim=14336,
-    **_LLAMA,
-  ),
-  "llama3-70b": DecoderConfig(
-    vocab_size=128256,
-    num_layers=80,
-    embed_dim=8192,
-    num_heads=64,
-    num_kv_heads=8,
-    head_dim=128,
-    mlp_dim=28672,
-    **_LLAMA,
-  ),
+  "llama3-8b": _shape(128256, 32, 4096, (32, 8, 128), 14336, **_LLAMA),
+  "llama3-70b": _shape(128256, 80, 8192, (64, 8, 128), 28672, **_LLAMA),
 }

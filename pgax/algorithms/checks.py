@@ -32,12 +32,8 @@ def trace(
   Raises:
     ValueError: if a part rejects its inputs. Parts made elsewhere may raise other errors.
   """
-  completion = (prompts, group, completion_length)
-  floats = jax.ShapeDtypeStruct(completion, jnp.float32)
-  rollout = _rollout(completion, prompt_length)
-  feedback = _feedback(
-    completion, algorithm.greedy_baseline, step_rewards, len(algorithm.components)
-  )
+  shapes = (prompts, group, prompt_length, completion_length)
+  rollout, feedback = input_shapes(algorithm, *shapes, step_rewards)
 
   def prepare_and_loss(rollout, feedback, logp):
     values = logp if algorithm.critic else None
@@ -55,7 +51,7 @@ def trace(
     entropy = logp if algorithm.entropy else None
     return loss(algorithm, logp, batch, outputs=values, entropy=entropy)
 
-  jax.eval_shape(prepare_and_loss, rollout, feedback, floats)
+  jax.eval_shape(prepare_and_loss, rollout, feedback, rollout.logp)
 
 
 def unused_inputs(
@@ -107,36 +103,39 @@ def _traces(algorithm: Algorithm, shapes: tuple[int, ...], step_rewards: bool) -
   return True
 
 
-def _rollout(completion: tuple[int, ...], prompt_length: int) -> Rollout:
-  """The shapes of a rollout."""
-  prompt = (completion[0], prompt_length)
-  bools = jax.ShapeDtypeStruct(completion, jnp.bool_)
-  floats = jax.ShapeDtypeStruct(completion, jnp.float32)
-  return Rollout(
-    prompt_tokens=jax.ShapeDtypeStruct(prompt, jnp.int32),
-    prompt_mask=jax.ShapeDtypeStruct(prompt, jnp.bool_),
-    tokens=jax.ShapeDtypeStruct(completion, jnp.int32),
-    token_mask=bools,
-    action_mask=bools,
-    logp=floats,
-    sample_logp=floats,
-    finished=jax.ShapeDtypeStruct(completion[:-1], jnp.bool_),
-  )
+def input_shapes(
+  algorithm: Algorithm,
+  prompts: int,
+  group: int,
+  prompt_length: int,
+  completion_length: int,
+  step_rewards: bool = False,
+) -> tuple[Rollout, Feedback]:
+  """Returns the shapes of a rollout and of the feedback that an algorithm needs.
 
+  The arguments are those of `trace`.
+  """
 
-def _feedback(
-  completion: tuple[int, ...], greedy: bool, step_rewards: bool, components: int
-) -> Feedback:
-  """The shapes of a rollout's feedback."""
-  prompts, group = completion[:1], completion[:-1]
-  steps = jax.ShapeDtypeStruct(completion, jnp.float32)
-  scores = jax.ShapeDtypeStruct((*group, components), jnp.float32)
-  ends = jax.ShapeDtypeStruct(completion, jnp.bool_)
-  return Feedback(
-    rewards=jax.ShapeDtypeStruct(group, jnp.float32),
-    valid=jax.ShapeDtypeStruct(group, jnp.bool_),
-    greedy_rewards=jax.ShapeDtypeStruct(prompts, jnp.float32) if greedy else None,
-    step_rewards=steps if step_rewards else None,
-    step_ends=ends if step_rewards else None,
-    components=scores if components else None,
+  def shape(dtype: jnp.dtype, *axes: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((prompts, *axes), dtype)
+
+  tokens, components = (group, completion_length), len(algorithm.components)
+  rollout = Rollout(
+    prompt_tokens=shape(jnp.int32, prompt_length),
+    prompt_mask=shape(jnp.bool_, prompt_length),
+    tokens=shape(jnp.int32, *tokens),
+    token_mask=shape(jnp.bool_, *tokens),
+    action_mask=shape(jnp.bool_, *tokens),
+    logp=shape(jnp.float32, *tokens),
+    sample_logp=shape(jnp.float32, *tokens),
+    finished=shape(jnp.bool_, group),
   )
+  feedback = Feedback(
+    rewards=shape(jnp.float32, group),
+    valid=shape(jnp.bool_, group),
+    greedy_rewards=shape(jnp.float32) if algorithm.greedy_baseline else None,
+    step_rewards=shape(jnp.float32, *tokens) if step_rewards else None,
+    step_ends=shape(jnp.bool_, *tokens) if step_rewards else None,
+    components=shape(jnp.float32, group, components) if components else None,
+  )
+  return rollout, feedback

@@ -43,7 +43,7 @@ class UpdateConfig:
     check_each(self, ["top_entropy"], lambda x: 0 < x <= 1, "above 0 and at most 1")
 
   def added_to(self, algorithm: Algorithm) -> Algorithm:
-    """Returns the algorithm with these parts; what is off here stays as it is.
+    """Returns the algorithm with these parts; settings that are off change nothing.
 
     Args:
       algorithm: the algorithm.

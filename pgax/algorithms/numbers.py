@@ -166,7 +166,7 @@ def _traces(algorithm: Algorithm, traced: Mapping[str, float]) -> bool:
 
 
 def _update_parts(algorithm: Algorithm) -> None:
-  """Calls all stateful parts, on a batch that holds what they read."""
+  """Calls all stateful parts on a batch with the fields that they read."""
   one, tokens = jnp.float32(1), jnp.zeros((2, 2, 3))
   batch = types.SimpleNamespace(
     rewards=tokens[..., 0],

@@ -53,8 +53,20 @@ def _check_choice(name: str, value: object, *options: object) -> None:
     raise ValueError(f"{name} is {value!r}; allowed are {' and '.join(map(repr, options))}")
 
 
+class _Controlled:
+  """A part whose coefficient and state are those of its `controller`."""
+
+  def init(self) -> Any:
+    """Returns the state before the first step."""
+    return self.controller.init()
+
+  def value(self, state: Any) -> Array:
+    """Returns the coefficient."""
+    return self.controller.value(state)
+
+
 @dataclasses.dataclass(frozen=True)
-class KLPenalty:
+class KLPenalty(_Controlled):
   """A penalty for the divergence of the policy from an anchor.
 
   Attributes:
@@ -92,14 +104,6 @@ class KLPenalty:
         "expected gradient is zero there; use k2 or k3, or importance_weighted=True"
       )
 
-  def init(self) -> Any:
-    """Returns the initial state: that of the controller."""
-    return self.controller.init()
-
-  def value(self, state: Any) -> Array:
-    """Returns the coefficient."""
-    return self.controller.value(state)
-
   def update(self, state: Any, signals: StepSignals) -> Any:
     """Returns the state after a step, by the mean divergence of its completions."""
     if not signals.policy_learns:  # a frozen policy gives a controller no signal
@@ -113,7 +117,7 @@ class KLPenalty:
 
 
 @dataclasses.dataclass(frozen=True)
-class EntropyBonus:
+class EntropyBonus(_Controlled):
   """An entropy bonus: `-coef * H_t` in the per-token loss, with the weights of the tokens.
 
   `H_t` is the exact entropy of the policy before the token. Its gradient is that of the
@@ -124,14 +128,6 @@ class EntropyBonus:
   """
 
   controller: kl.FixedController | AdaptiveController
-
-  def init(self) -> Any:
-    """Returns the initial state: that of the controller."""
-    return self.controller.init()
-
-  def value(self, state: Any) -> Array:
-    """Returns the coefficient."""
-    return self.controller.value(state)
 
   def update(self, state: Any, signals: StepSignals) -> Any:
     """Returns the state after a step, by the mean entropy of its tokens."""

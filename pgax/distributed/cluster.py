@@ -16,7 +16,7 @@ from pgax.distributed.hosts import this_process
 from pgax.errors import UserError
 
 # A process that dies ends all others within this time. Those that are busy on the host
-# still answer: heartbeats have a thread of their own.
+# still answer: heartbeats have a separate thread.
 _HEARTBEAT_SECONDS = 15
 _SHUTDOWN_SECONDS = 10
 _START_SECONDS = 300

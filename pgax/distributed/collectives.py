@@ -9,13 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-KINDS = (
-  "all-gather",
-  "all-reduce",
-  "reduce-scatter",
-  "all-to-all",
-  "collective-permute",
-)
+KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
 _ITEMSIZES = {"pred": 1, "bf16": 2}  # others are named as their number of bits
 _HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%([\w.\-]+) = (.*?) ([a-z][\w\-]*)\((.*)$")
@@ -172,7 +166,7 @@ def _trips(
 
 
 def _step(body: Sequence[_Instruction], index: int) -> int:
-  """Returns what a loop adds to its counter: unrolled loops count by several."""
+  """Returns the step of a loop's counter: unrolled loops count by several."""
   named = {x.name: x for x in body}
   added = named.get(body[-1].operands[index])
   while added is not None and added.op == "copy":

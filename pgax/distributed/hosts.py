@@ -72,7 +72,7 @@ def _gather(value: Any) -> list[Any]:
   rows = _exchange(message, _SHORT)
   lengths = [int.from_bytes(row[:_HEADER].tobytes(), "little") for row in rows]
   if (longest := _HEADER + max(lengths)) > _SHORT:
-    # Powers of two, because every size is a program of its own.
+    # Powers of two, because every size compiles a program.
     rows = _exchange(message, 1 << (longest - 1).bit_length())
   ends = (_HEADER + length for length in lengths)
   return [

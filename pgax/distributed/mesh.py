@@ -40,8 +40,8 @@ def make_mesh(config: MeshConfig = MeshConfig()) -> Mesh:
     UserError: if `fsdp * model` does not divide the number of devices.
   """
   count, fsdp, model = jax.device_count(), config.fsdp, config.model
-  whole = isinstance(fsdp, int) and isinstance(model, int)
-  if not whole or fsdp < 1 or model < 1 or count % (fsdp * model):
+  integers = isinstance(fsdp, int) and isinstance(model, int)
+  if not integers or fsdp < 1 or model < 1 or count % (fsdp * model):
     raise UserError(
       f"mesh.fsdp is {fsdp} and mesh.model is {model}; their product must divide the "
       f"number of devices, which is {count}"

@@ -17,7 +17,7 @@ from pgax.types import Array, PyTree
 
 
 def put(tree: PyTree, sharding: Sharding) -> PyTree:
-  """Puts host arrays on the devices; each process copies what its own devices hold.
+  """Puts host arrays on the devices; each process copies the rows on its own devices.
 
   Args:
     tree: pytree of NumPy arrays of global shapes. A process needs right values only in the
@@ -150,13 +150,13 @@ def _first(x: Array, count: int) -> Array:
 
 def _copied(x: Array, count: int | None = None) -> Array:
   """Copies an array, or its first rows, to all devices."""
-  whole = x.ndim == 0 or count is None
-  return _replicate(NamedSharding(x.sharding.mesh, PartitionSpec()), whole, count)(x)
+  count = None if x.ndim == 0 else count
+  return _replicate(NamedSharding(x.sharding.mesh, PartitionSpec()), count)(x)
 
 
 @functools.cache
-def _replicate(sharding: Sharding, whole: bool, count: int | None) -> Callable:
-  return jax.jit(lambda x: x if whole else x[:count], out_shardings=sharding)
+def _replicate(sharding: Sharding, count: int | None) -> Callable:
+  return jax.jit(lambda x: x if count is None else x[:count], out_shardings=sharding)
 
 
 def take_rows(trees: Sequence[PyTree], rows: np.ndarray, sharding: Sharding) -> PyTree:

@@ -109,9 +109,9 @@ def sample_and_score(
   rows = rows[rows < count]
   with shared_errors():
     results = score_rollout(runner, sampler.tokenizer, prompts, rollout, rows)
-    votes = extract_answer and [
-      [extract_answer(x) for x in texts] for texts in results.texts
-    ]
+    votes = None
+    if extract_answer is not None:
+      votes = [[extract_answer(x) for x in texts] for texts in results.texts]
   return ScoredBatch(
     prompts=prompts,
     rollout=rollout,

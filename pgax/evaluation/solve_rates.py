@@ -108,7 +108,7 @@ def _saved_rows(
       f"{path} holds another measurement, or none: it differs in {', '.join(names)}. "
       "Give another file, or remove it"
     )
-  # A rate belongs to the problem at its place, so a bad line ends what can be used.
+  # A rate belongs to the problem at its index, so no line after a bad one can be used.
   pairs = itertools.takewhile(
     lambda pair: _is_rate_of(*pair), zip(lines[1:], examples, strict=False)
   )

@@ -7,12 +7,13 @@ return the gradient.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import chex
 import jax
 import jax.numpy as jnp
 
+from pgax.interop import cs336_2026
 from pgax.interop.cs336_shared import (
   compute_entropy,
   get_response_log_probs,
@@ -24,7 +25,7 @@ from pgax.interop.cs336_shared import (
   tokenize_prompt_and_output,
 )
 from pgax.ops import advantages as group_advantages
-from pgax.ops import aggregation, masking, surrogates
+from pgax.ops import aggregation, masking
 from pgax.types import Array
 
 __all__ = [
@@ -44,6 +45,13 @@ __all__ = [
 ]
 
 LossType = Literal["no_baseline", "reinforce_with_baseline", "grpo_clip", "grpo_no_clip"]
+# The 2026 edition's name of a loss, and the arguments that it requires, its weight first.
+_REQUIRED = {
+  "no_baseline": ("none", "raw_rewards"),
+  "reinforce_with_baseline": ("none", "advantages"),
+  "grpo_clip": ("grpo", "advantages", "old_log_probs", "cliprange"),
+  "grpo_no_clip": ("noclip", "advantages", "old_log_probs"),
+}
 
 
 def compute_group_normalized_rewards(
@@ -84,12 +92,10 @@ def compute_group_normalized_rewards(
   return normalized.reshape(-1), raw, metadata
 
 
-def _per_token(column: Array, log_probs: Array) -> Array:
-  """Repeats one value per response, `[batch, 1]`, at all tokens of the response."""
-  shape = jnp.asarray(log_probs).shape
-  column = jnp.asarray(column)
-  chex.assert_shape(column, (shape[0], 1))
-  return jnp.broadcast_to(column, shape)
+def _loss(column: Array, log_probs: Array, *args: Any) -> tuple[Array, dict[str, Array]]:
+  """Computes a loss as in 2026, of weights that are `[batch, 1]`."""
+  chex.assert_shape(jnp.asarray(column), (len(log_probs), 1))
+  return cs336_2026.compute_policy_gradient_loss(column, log_probs, *args)
 
 
 def compute_naive_policy_gradient_loss(
@@ -104,8 +110,7 @@ def compute_naive_policy_gradient_loss(
   Returns:
     `[batch, length]` float32.
   """
-  weights = _per_token(raw_rewards_or_advantages, policy_log_probs)
-  return surrogates.policy_gradient(jnp.asarray(policy_log_probs), weights).loss
+  return _loss(raw_rewards_or_advantages, policy_log_probs)[0]
 
 
 def compute_grpo_clip_loss(
@@ -124,10 +129,7 @@ def compute_grpo_clip_loss(
     `[batch, length]` float32, and metadata: `clipped` `[batch, length]`, true on tokens at
     which the clip acts.
   """
-  tokens = _per_token(advantages, policy_log_probs)
-  logp, old_logp = jnp.asarray(policy_log_probs), jnp.asarray(old_log_probs)
-  loss, clipped = surrogates.clipped(logp, old_logp, tokens, min(cliprange, 1.0), cliprange)
-  return loss, {"clipped": clipped}
+  return _loss(advantages, policy_log_probs, "grpo", old_log_probs, cliprange)
 
 
 def compute_policy_gradient_loss(
@@ -156,31 +158,21 @@ def compute_policy_gradient_loss(
   Raises:
     ValueError: if the loss type is unknown, or an argument that it requires is None.
   """
-
-  def require(**arguments) -> None:
-    missing = [name for name, value in arguments.items() if value is None]
-    if missing:
-      raise ValueError(f"loss_type {loss_type!r} requires {', '.join(missing)}")
-
-  match loss_type:
-    case "no_baseline":
-      require(raw_rewards=raw_rewards)
-      return compute_naive_policy_gradient_loss(raw_rewards, policy_log_probs), {}
-    case "reinforce_with_baseline":
-      require(advantages=advantages)
-      return compute_naive_policy_gradient_loss(advantages, policy_log_probs), {}
-    case "grpo_clip":
-      require(advantages=advantages, old_log_probs=old_log_probs, cliprange=cliprange)
-      return compute_grpo_clip_loss(advantages, policy_log_probs, old_log_probs, cliprange)
-    case "grpo_no_clip":
-      require(advantages=advantages, old_log_probs=old_log_probs)
-      tokens = _per_token(advantages, policy_log_probs)
-      logp, old_logp = jnp.asarray(policy_log_probs), jnp.asarray(old_log_probs)
-      return surrogates.unclipped(logp, old_logp, tokens).loss, {}
-  raise ValueError(
-    f"loss_type is {loss_type!r}; allowed are 'no_baseline', 'reinforce_with_baseline', "
-    "'grpo_clip' and 'grpo_no_clip'"
-  )
+  if loss_type not in _REQUIRED:
+    raise ValueError(
+      f"loss_type is {loss_type!r}; allowed are 'no_baseline', 'reinforce_with_baseline', "
+      "'grpo_clip' and 'grpo_no_clip'"
+    )
+  given = {
+    "raw_rewards": raw_rewards,
+    "advantages": advantages,
+    "old_log_probs": old_log_probs,
+    "cliprange": cliprange,
+  }
+  method, *required = _REQUIRED[loss_type]
+  if missing := [name for name in required if given[name] is None]:
+    raise ValueError(f"loss_type {loss_type!r} requires {', '.join(missing)}")
+  return _loss(given[required[0]], policy_log_probs, method, old_log_probs, cliprange)
 
 
 def masked_mean(tensor: Array, mask: Array, dim: int | None = None) -> Array:

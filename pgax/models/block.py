@@ -130,13 +130,7 @@ class Block(nn.Module):
     rope = inputs.rope[0 if len(inputs.rope) == 1 else kind.rope]
     before = self.attention_norm(x) if c.norm_placement != "post" else x
     out, keys, values = self.attention(
-      before,
-      inputs.positions,
-      rope,
-      kind.sliding,
-      memory,
-      inputs.segments,
-      inputs.index,
+      before, inputs.positions, rope, kind.sliding, memory, inputs.segments, inputs.index
     )
     out = self.attention_post_norm(out) if c.norm_placement != "pre" else out
     x = constrain(self.layout, x + out * c.residual_scale, BATCH)

@@ -141,8 +141,10 @@ def unroll(cache: Cache) -> Cache:
     The `Cache` with tuples of arrays; those of the suffix are `narrow`.
   """
   prefix, suffix = cache.prefix, cache.suffix
+  if prefix is not None:
+    prefix = prefix.replace(keys=tuple(prefix.keys), values=tuple(prefix.values))
   return cache.replace(
-    prefix=prefix and prefix.replace(keys=tuple(prefix.keys), values=tuple(prefix.values)),
+    prefix=prefix,
     suffix=suffix.replace(
       keys=tuple(narrow(x) for x in suffix.keys),
       values=tuple(narrow(x) for x in suffix.values),

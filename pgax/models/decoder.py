@@ -40,7 +40,7 @@ class Decoder(nn.Module):
 
   Attributes:
     config: configuration of the decoder.
-    unrolled: whether parameters and cache of each layer are arrays of their own; see
+    unrolled: whether each layer has separate arrays of parameters and cache; see
       `parameters.unroll` and `cache.unroll`.
     layout: where activations are on a mesh of devices; None leaves it to the compiler.
   """

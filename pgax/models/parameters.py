@@ -42,7 +42,7 @@ def matrices(params: PyTree) -> PyTree:
 
 
 def cast_matrices(params: PyTree, dtype: str) -> PyTree:
-  """Casts matrices, and leaves what computes in float32: scales, biases, scalar heads.
+  """Casts matrices, but not scales, biases and scalar heads, which compute in float32.
 
   Layers cast a matrix to their compute dtype before they multiply, so that matrices which
   are held in that dtype give the same numbers.

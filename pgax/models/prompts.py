@@ -91,7 +91,7 @@ def read_prompts(
 
 
 def prompt_states(prompts: Output) -> PromptStates:
-  """Takes from the output of `read_prompts` what completions need, a lane a prompt."""
+  """Makes the `PromptStates` of the output of `read_prompts`, with a lane per prompt."""
   prefix = prompts.cache.prefix
   return PromptStates(prompts.hidden[:, 0], prefix.keys, prefix.values)
 

@@ -173,6 +173,6 @@ def rotate(x: Array, rope: Array) -> Array:
   """
   cos, sin = rope[..., None, :]
   pairs = cos.shape[-1]
-  first, second, rest = jnp.split(x.astype(jnp.float32), [pairs, 2 * pairs], axis=-1)
-  rotated = [first * cos - second * sin, second * cos + first * sin, rest]
+  first, second, unrotated = jnp.split(x.astype(jnp.float32), [pairs, 2 * pairs], axis=-1)
+  rotated = [first * cos - second * sin, second * cos + first * sin, unrotated]
   return jnp.concatenate(rotated, axis=-1).astype(x.dtype)

@@ -27,7 +27,7 @@ def all_finite(*numbers: Array) -> Array:
 
 
 def take_if(condition: Array, after: T, before: T) -> T:
-  """Chooses between two pytrees; what is not chosen may hold nan.
+  """Chooses between two pytrees; the other one may hold nan.
 
   Args:
     condition: bool scalar.

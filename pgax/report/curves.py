@@ -9,11 +9,7 @@ from matplotlib.figure import Figure
 Panel = tuple[str, str, Mapping[str, str]]
 
 PANELS: tuple[Panel, ...] = (
-  (
-    "accuracy and reward",
-    "",
-    {"eval/accuracy": "held out", "reward/mean": "reward"},
-  ),
+  ("accuracy and reward", "", {"eval/accuracy": "held out", "reward/mean": "reward"}),
   ("entropy", "nats per token", {"entropy": ""}),
   ("KL to the reference", "nats per token", {"kl/ref": ""}),
   ("gradient norm", "before clipping", {"grad_norm": ""}),

@@ -58,7 +58,7 @@ def completion_html(sample: Mapping, scale: float | None = None) -> str:
 
 
 def _title(sample: Mapping) -> str:
-  """An attribute that shows what the policy read, where that is more than the prompt."""
+  """A tooltip with the text that the policy read, if it is longer than the prompt."""
   rendered = sample.get("rendered_prompt", "")  # rows of earlier versions have none
   return f' title="{html.escape(rendered)}"' if rendered else ""
 

@@ -2,9 +2,8 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
-from pgax.types import NO_METADATA, RewardFn
+from pgax.types import NO_METADATA, Metadata, RewardFn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,19 +25,12 @@ class ByTask:
         )
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores a completion.
 
-    Args:
-      prompt: text that the policy is given.
-      completion: text to score.
-      ground_truth: value that the task's function compares with.
-      metadata: the task's name under `mixture`, and the metadata of the task's function.
+    `ground_truth` is the value that the task's function compares with. `metadata` has the
+    task's name under `mixture`, and the metadata of the task's function.
 
     Returns:
       `reward`; `accuracy`, which is 1.0 for a reward of at least 1 and 0.0 otherwise if the

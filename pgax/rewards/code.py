@@ -20,7 +20,7 @@ from pgax.sandbox import (
   run_case,
   run_tests,
 )
-from pgax.types import NO_METADATA
+from pgax.types import NO_METADATA, Metadata
 
 _LABELS = ("python", "py", "python3", "py3", "ipython")
 # Matches the last pair of tags even if the text mentions an opening tag before.
@@ -118,19 +118,13 @@ class Code:
       )
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores the code of a completion.
 
-    Args:
-      prompt: not used.
-      completion: the code, in a fenced block or alone.
-      ground_truth: a test; ignored if the metadata has tests or cases.
-      metadata: `tests` and `cases` of the problem; see the class.
+    `completion` is the code, in a fenced block or alone. `ground_truth` is a test; ignored
+    if the metadata has tests or cases. `metadata` has `tests` and `cases` of the problem;
+    see the class.
 
     Returns:
       `reward`; `accuracy`, 1.0 if all tests pass and 0.0 otherwise; and `passed`, the

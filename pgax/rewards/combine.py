@@ -3,9 +3,8 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
 
-from pgax.types import NO_METADATA, RewardFn
+from pgax.types import NO_METADATA, Metadata, RewardFn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,19 +36,11 @@ class Combined:
         raise ValueError(f"the weight of {name} is {weight}; it must be finite")
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores a completion with every function.
 
-    Args:
-      prompt: text that the policy is given.
-      completion: text to score.
-      ground_truth: value that the functions compare with.
-      metadata: metadata of the problem.
+    `ground_truth` is the value that the functions compare with.
 
     Returns:
       `reward`; each function's unweighted reward under the function's name; every other

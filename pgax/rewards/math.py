@@ -1,12 +1,10 @@
 """Verifies a final answer: is the number after `####` the right one?"""
 
 import re
-from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
 
 from pgax.rewards.numbers import INTEGER, ascii_minus
-from pgax.types import NO_METADATA
+from pgax.types import NO_METADATA, Metadata
 
 MARKER = "####"
 # The number must be all that is left of the line: "12 or 13" is not an answer.
@@ -39,18 +37,11 @@ def _number(text: str) -> Decimal | None:
 
 
 def final_answer(
-  prompt: str,
-  completion: str,
-  ground_truth: str,
-  metadata: Mapping[str, Any] = NO_METADATA,
+  prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
 ) -> dict[str, float]:
   """Compares the number after the last `####` with the ground truth, exactly.
 
-  Args:
-    prompt: not used.
-    completion: text to score.
-    ground_truth: a number as text, such as `1,234` or `-5`.
-    metadata: not used.
+  `ground_truth` is a number as text, such as `1,234` or `-5`.
 
   Returns:
     `reward` and `accuracy`, 1.0 if the numbers are equal and 0.0 otherwise; and `format`,

@@ -1,12 +1,10 @@
 """Verifies the R1-Zero format: reasoning, then an answer, each in its tags."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from pgax.rewards.answers import boxed
 from pgax.rewards.symbolic import equivalent, require_math_verify
-from pgax.types import NO_METADATA
+from pgax.types import NO_METADATA, Metadata
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,19 +27,11 @@ class R1Zero:
     require_math_verify(self.symbolic)
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     r"""Scores a completion.
 
-    Args:
-      prompt: not used.
-      completion: text to score.
-      ground_truth: the right answer. If it is in `\boxed{}`, the box is removed.
-      metadata: not used.
+    `ground_truth` is the right answer. If it is in `\boxed{}`, the box is removed.
 
     Returns:
       `format_reward`, 1.0 if the completion has the format and 0.0 otherwise; and

@@ -50,7 +50,7 @@ _CHOICE = re.compile(
 
 
 def final_answer(text: str) -> str | None:
-  """Finds what a text calls its final answer.
+  """Finds the part of a text that it calls its final answer.
 
   Args:
     text: a completion, or the end of one.
@@ -86,7 +86,7 @@ def delimited(sentence: str) -> str | None:
   """Finds the only mathematics between delimiters.
 
   Args:
-    sentence: a sentence. If it says `the answer is`, what follows is searched.
+    sentence: a sentence. If it has `the answer is`, the text after it is searched.
 
   Returns:
     LaTeX without the delimiters; separated by commas if `and`, `or` or a comma joins
@@ -105,7 +105,7 @@ def only_number(sentence: str) -> str | None:
   """Finds the number of a sentence that has only one.
 
   Args:
-    sentence: a sentence. If it says `the answer is`, what follows is searched.
+    sentence: a sentence. If it has `the answer is`, the text after it is searched.
 
   Returns:
     The number with its sign, currency and percent sign; None if there is another, or the
@@ -123,13 +123,13 @@ def only_number(sentence: str) -> str | None:
 
 
 def _read(sentence: str) -> tuple[str, str | None]:
-  """Returns what may hold the answer, and the prose in it; None if that says too much."""
+  """Returns the text that may hold the answer, and its prose; None if there is too much."""
   sentence = _EMPHASIS.sub(r"\1", sentence)
   announced = [x for x in _ANNOUNCED.split(sentence)[1:] if _SHOWS_MATH.search(x)]
   text = _DENIED.sub(" ", announced[0] if announced else sentence).replace('\\"', '"')
   prose = _JOINED.sub(" ", text)
   prose = prose.lower().replace("n't", " not ")
-  # A stray delimiter: what it encloses is not known.
+  # A stray delimiter: the text that it encloses is unknown.
   stray = "\\" in prose or prose.count("$") > 1
   unclear = len(announced) > 1 or len(prose.split()) > _MAX_WORDS or stray
   if unclear or _CHANGING.search(prose) or _CHOICE.search(prose):

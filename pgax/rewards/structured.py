@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgax.rewards.fences import last_block
-from pgax.types import NO_METADATA
+from pgax.types import NO_METADATA, Metadata
 
 
 def _reject_constant(name: str) -> None:
@@ -36,19 +36,11 @@ class JSONSchema:
       _validator(self.schema)
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores a completion.
 
-    Args:
-      prompt: not used.
-      completion: text to score.
-      ground_truth: not used.
-      metadata: the problem's `schema`; not used if the reward function has one.
+    `metadata` has the problem's `schema`; not used if the reward function has one.
 
     Returns:
       `reward` and `accuracy`, 1.0 if the schema allows the JSON and 0.0 otherwise; and

@@ -2,11 +2,10 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pgax.errors import check_at_least
-from pgax.types import NO_METADATA
+from pgax.types import NO_METADATA, Metadata
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,19 +30,9 @@ class LengthTarget:
       raise ValueError(f"unit is {self.unit!r}; allowed are 'characters' and 'words'")
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores a completion.
-
-    Args:
-      prompt: not used.
-      completion: text to score.
-      ground_truth: not used.
-      metadata: not used.
 
     Returns:
       `reward`, in [0, 1]; and `length`, in `unit`.
@@ -75,19 +64,11 @@ class RepetitionPenalty:
     check_at_least(self, 0, "penalty")
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores a completion.
 
-    Args:
-      prompt: not used.
-      completion: text to score. One without an n-gram has no repetitions.
-      ground_truth: not used.
-      metadata: not used.
+    A completion without an n-gram has no repetitions.
 
     Returns:
       `reward`, in [-penalty, 0]; and `repeated`, the fraction of repeated n-grams.

@@ -2,12 +2,10 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
-from typing import Any
 
 from pgax.rewards.answers import clean, exact_number, extract_answer
 from pgax.rewards.equality import equal
-from pgax.types import NO_METADATA
+from pgax.types import NO_METADATA, Metadata
 
 
 def equivalent(gold: str, answer: str, symbolic: bool = True) -> bool:
@@ -87,19 +85,11 @@ class Math:
     require_math_verify(self.symbolic)
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores the answer of a completion.
 
-    Args:
-      prompt: not used.
-      completion: text to score.
-      ground_truth: the right answer, or a reference solution that marks it.
-      metadata: not used.
+    `ground_truth` is the right answer, or a reference solution that marks it.
 
     Returns:
       `reward` and `accuracy`, 1.0 if the answer is right and 0.0 otherwise; and `format`,

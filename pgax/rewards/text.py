@@ -2,13 +2,11 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from pgax.errors import check_at_least
 from pgax.rewards.answers import exact_number, extract_answer
 from pgax.rewards.numbers import last_number
-from pgax.types import NO_METADATA
+from pgax.types import NO_METADATA, Metadata
 
 
 def _scores(correct: bool) -> dict[str, float]:
@@ -29,19 +27,11 @@ class ExactMatch:
   extract: bool = False
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores a completion.
 
-    Args:
-      prompt: not used.
-      completion: text to score.
-      ground_truth: the expected text.
-      metadata: not used.
+    `ground_truth` is the expected text.
 
     Returns:
       `reward` and `accuracy`, 1.0 if the completion matches and 0.0 otherwise.
@@ -72,19 +62,11 @@ class Regex:
     _compiled(self.pattern)
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores a completion.
 
-    Args:
-      prompt: not used.
-      completion: text to score.
-      ground_truth: regular expression; not used if `pattern` is set.
-      metadata: not used.
+    `ground_truth` is a regular expression; not used if `pattern` is set.
 
     Returns:
       `reward` and `accuracy`, 1.0 if the completion matches and 0.0 otherwise.
@@ -120,19 +102,11 @@ class NumericMatch:
     check_at_least(self, 0, "relative", "absolute")
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores the marked answer of a completion, or its last number.
 
-    Args:
-      prompt: not used.
-      completion: text to score.
-      ground_truth: a number, such as `1,234`, `2/3` or `6.02e23`.
-      metadata: not used.
+    `ground_truth` is a number, such as `1,234`, `2/3` or `6.02e23`.
 
     Returns:
       `reward` and `accuracy`, 1.0 if the answer is near and 0.0 otherwise; and `format`,

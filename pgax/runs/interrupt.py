@@ -10,7 +10,7 @@ from pgax.distributed.hosts import any_of
 
 
 class StoppedError(Exception):
-  """Work was stopped on request, and what it had done is discarded."""
+  """Work was stopped on request, and its results are discarded."""
 
 
 def check_stop(stop: Callable[[], bool] | None) -> None:

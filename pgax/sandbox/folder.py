@@ -1,4 +1,4 @@
-"""Folders of sandboxes that have no file system of their own.
+"""Folders of sandboxes without a separate file system.
 
 Each is locked while its owner lives, so that a later process can tell, and remove, what a
 killed one has left.
@@ -61,7 +61,7 @@ def _remove_if_stale(entry: os.DirEntry) -> None:
 
 
 def remove(path: str) -> None:
-  """Removes a folder; what cannot be removed stays, without an exception.
+  """Removes a folder, ignoring files that cannot be removed.
 
   Folders may be nested deeper than paths and the stack allow, and their modes may forbid
   everything: one folder at a time is open, and is made accessible before.
@@ -79,7 +79,7 @@ def remove(path: str) -> None:
 
 
 def _empty(top: int) -> None:
-  """Removes what an open folder contains."""
+  """Removes the contents of an open folder."""
   current = os.dup(top)
   # For each folder from the outermost to the current one, the folders left to remove.
   remaining, path = [_remove_files(current)], []

@@ -4,8 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from pgax.data.preferences import Preference, Preferences
 from pgax.data.task import HELD_OUT_FRACTION, Task
 from pgax.rewards.math import MARKER
 from pgax.rewards.tokens import final_answer_tokens
-from pgax.types import NO_METADATA, Example, StepReward
+from pgax.types import NO_METADATA, Example, Metadata, StepReward
 
 
 def _hash(numbers: np.ndarray) -> np.ndarray:
@@ -139,10 +138,7 @@ def addition(digits: int = 3, forget_carry: float = 0.0, seed: int = 0) -> Task:
 
 
 def addition_steps(
-  prompt: str,
-  completion: str,
-  ground_truth: str,
-  metadata: Mapping[str, Any] = NO_METADATA,
+  prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
 ) -> list[StepReward]:
   """Scores every column of a worked sum, and its answer.
 
@@ -150,11 +146,8 @@ def addition_steps(
   the steps before it. A forgotten carry therefore makes its own column wrong, and every
   column that depends on it.
 
-  Args:
-    prompt: prompt of a sum, such as `087+045=`.
-    completion: any text, such as `7+5=12 8+4+1=13 0+0+1=1 #### 132`.
-    ground_truth: the sum.
-    metadata: not used.
+  `prompt` is that of a sum, such as `087+045=`. `completion` is any text, such as `7+5=12
+  8+4+1=13 0+0+1=1 #### 132`. `ground_truth` is the sum.
 
   Returns:
     A step for every piece of text between spaces. The marker and all text after it are one

@@ -5,8 +5,7 @@ import hashlib
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from pgax.rewards.answers import tagged_answer
 from pgax.rewards.expressions import parse_expression
 from pgax.rewards.math import MARKER
 from pgax.tasks.countdown_tokens import countdown_tokens
-from pgax.types import NO_METADATA, Example
+from pgax.types import NO_METADATA, Example, Metadata
 
 _OPERATORS = "+-*"  # quotients would have to be integers
 # With more operands, the demonstrator would choose from tens of thousands of expressions.
@@ -50,19 +49,12 @@ class Countdown:
     check_each(self, ["format_score"], math.isfinite, "finite")
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores a completion.
 
-    Args:
-      prompt: not used.
-      completion: text to score.
-      ground_truth: the target, an integer as text.
-      metadata: `numbers`, the given numbers.
+    `ground_truth` is the target, an integer as text. `metadata` has `numbers`, the given
+    numbers.
 
     Returns:
       `reward`; `accuracy`, 1.0 if the expression reaches the target and 0.0 otherwise; and

@@ -14,7 +14,7 @@ from pgax.data.templates import fill
 from pgax.rewards.answers import clean, exact_number, extract_answer, tagged_answer
 from pgax.rewards.numbers import last_number
 from pgax.rewards.tokens import spelled_tokens
-from pgax.types import NO_METADATA, Example
+from pgax.types import NO_METADATA, Example, Metadata
 
 # Tasks whose verifiers pass the answer to Python's `eval`, or to sympy's parser, which
 # calls `eval` (reasoning-gym 0.1.25). The answer may be anything, such as a call of
@@ -102,20 +102,13 @@ class ReasoningGym:
     _require_reasoning_gym()
 
   def __call__(
-    self,
-    prompt: str,
-    completion: str,
-    ground_truth: str,
-    metadata: Mapping[str, Any] = NO_METADATA,
+    self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA
   ) -> dict[str, float]:
     """Scores a completion.
 
-    Args:
-      prompt: not used.
-      completion: text to score.
-      ground_truth: not used, because the verifier knows the answer.
-      metadata: `task`, its name; `settings` of the task; and `entry`, the problem as
-        reasoning-gym generated it.
+    `ground_truth` is not used, because the verifier knows the answer. `metadata` has
+    `task`, its name; `settings` of the task; and `entry`, the problem as reasoning-gym
+    generated it.
 
     Returns:
       `reward`, in [0, 1], or nan if the verifier fails on the answer; and `accuracy`, 1.0

@@ -1,1 +1,1 @@
-"""One program for each library, which a comparison starts in a process of its own."""
+"""One program for each library, which a comparison starts in a separate process."""

@@ -1,13 +1,17 @@
 """The table and the picture of token reversal, from the finished runs of its cells."""
 
+import dataclasses
+import itertools
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from experiments.reproductions.tpo.reversal_methods import METHODS
+from experiments.reproductions.tpo.reversal_rollout import Task
 from pgax.study import over_seeds
 
 GOAL = 0.01
@@ -48,6 +52,21 @@ class Cell(NamedTuple):
   def folder(self) -> str:
     """Name of the folder of its runs."""
     return f"vocab_{self.vocab}_{self.method}"
+
+  @property
+  def cost(self) -> int:
+    """Number of updates of a run, which take most of its time."""
+    return self.steps * METHODS[self.method].epochs
+
+  @property
+  def record(self) -> dict[str, Any]:
+    """JSON values that identify the cell."""
+    return {"method": self.method, "task": dataclasses.asdict(Task(self.vocab))}
+
+  @property
+  def label(self) -> str:
+    """Name of the cell in the progress bar."""
+    return f"{self.method}, {self.vocab} tokens"
 
 
 def steps_to_goal(errors: np.ndarray) -> tuple[float, float, float]:
@@ -118,23 +137,49 @@ def draw(results: Mapping[Cell, np.ndarray]) -> Figure:
     A figure. Triangles are the steps to 1 % of the paper.
   """
   vocabs = sorted({cell.vocab for cell in results})
-  figure = Figure(figsize=(1.5 + 3.4 * len(vocabs), 3.8), layout="constrained")
-  FigureCanvasAgg(figure)
-  figure.suptitle("Token reversal: mean error with 95 % bands", fontsize=11)
-  panels = figure.subplots(1, len(vocabs), squeeze=False, sharey=True)[0]
-  handles: dict[str, object] = {}
-  for panel, vocab in zip(panels, vocabs, strict=True):
-    for number, method in enumerate(THEIRS):
-      cell = Cell(vocab, method)
-      if cell in results:
-        handles[method] = _draw_cell(panel, cell, results[cell], f"C{number}")
+  cells = [[[Cell(vocab, method) for method in THEIRS] for vocab in vocabs]]
+  figure = Figure((1.5 + 3.4 * len(vocabs), 3.8), layout="constrained")
+  title = "Token reversal: mean error with 95 % bands"
+  panels = draw_panels(figure, title, cells, results, _draw_cell)
+  for panel, vocab in zip(panels[0], vocabs, strict=True):
     panel.axhline(GOAL, color="black", linewidth=0.7, linestyle="--")
-    panel.set(title=f"{vocab} tokens", xlabel="steps", yscale="log")
+    panel.set(title=f"{vocab} tokens", yscale="log")
     panel.set_ylim(1e-4, 1)
-    panel.grid(alpha=0.3)
-  panels[0].set_ylabel("fraction of wrong tokens")
-  figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=8)
+  panels[0][0].set_ylabel("fraction of wrong tokens")
   return figure
+
+
+def draw_panels(
+  figure: Figure,
+  title: str,
+  cells: Sequence[Sequence[Sequence[Any]]],
+  results: Mapping[Any, np.ndarray],
+  draw_cell: Callable[[object, Any, np.ndarray, str], object],
+) -> np.ndarray:
+  """Draws a grid of panels, each with a line for every method.
+
+  Args:
+    figure: empty figure.
+    title: title of the figure.
+    cells: cells of the methods, by row and column of their panel.
+    results: `[seeds, steps]` errors of the cells that are drawn.
+    draw_cell: draws errors of a cell in a panel, in a color; returns its line.
+
+  Returns:
+    `[rows, columns]` axes.
+  """
+  FigureCanvasAgg(figure)
+  figure.suptitle(title, fontsize=11)
+  panels = figure.subplots(len(cells), len(cells[0]), squeeze=False, sharey=True)
+  handles: dict[str, object] = {}
+  for panel, methods in zip(panels.flat, itertools.chain(*cells), strict=True):
+    for number, cell in enumerate(methods):
+      if cell in results:
+        handles[cell.method] = draw_cell(panel, cell, results[cell], f"C{number}")
+    panel.set_xlabel("steps")
+    panel.grid(alpha=0.3)
+  figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=8)
+  return panels
 
 
 def _draw_cell(panel: object, cell: Cell, errors: np.ndarray, color: str) -> object:

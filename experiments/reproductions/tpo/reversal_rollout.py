@@ -1,4 +1,4 @@
-"""Rollouts of TPO's token reversal: prompts, what follows them, and rewards.
+"""Rollouts of TPO's token reversal: prompts, completions and rewards.
 
 The candidates of a state need no sequences of their own: their log-probabilities are those
 of one causal pass over the trajectory. Random keys are derived as in the authors' code, so
@@ -114,7 +114,7 @@ def read_prompts(
 def complete(
   task: Task, params: PyTree, start: tuple[Array, Cache], key: Array, candidates: int
 ) -> tuple[Array, Array]:
-  """Samples what follows prompts.
+  """Samples the tokens after prompts.
 
   Args:
     task: sizes of the task.

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from experiments.reproductions.tpo import reversal_methods
-from experiments.reproductions.tpo.reversal_report import draw_band
+from experiments.reproductions.tpo.reversal_report import draw_band, draw_panels
 from experiments.reproductions.tpo.terminal import MATCHES
 from pgax.study import over_seeds
 
@@ -65,6 +64,28 @@ class Cell(NamedTuple):
     match = "groups" if self.in_groups else self.match
     return f"{match}_length_{self.length}_{self.method.replace(' ', '_')}"
 
+  @property
+  def steps(self) -> int:
+    """Number of steps to run."""
+    return STEPS
+
+  @property
+  def cost(self) -> int:
+    """Number of tokens of a step's updates, which take most of its time."""
+    alone = self.match == "prompts" and not self.in_groups
+    completions = 1 if alone else reversal_methods.CANDIDATES
+    return completions * self.length * reversal_methods.METHODS[self.method].epochs
+
+  @property
+  def record(self) -> dict[str, str | int]:
+    """JSON values that identify the cell."""
+    return {"method": self.method, "length": self.length}
+
+  @property
+  def label(self) -> str:
+    """Name of the cell in the progress bar."""
+    return f"{self.method}, {self.length} tokens, as many {self.match}"
+
 
 def table(results: Mapping[Cell, np.ndarray]) -> str:
   """Formats errors of the last step next to those of the paper.
@@ -115,22 +136,15 @@ def draw(results: Mapping[Cell, np.ndarray]) -> Figure:
   """
   matches = [x for x in MATCHES if any(cell.match == x for cell in results)]
   lengths = sorted({cell.length for cell in results})
+  cells = [[[Cell(x, y, z) for z in METHODS] for y in lengths] for x in matches]
   size = (1.5 + 3.2 * len(lengths), 0.8 + 2.8 * len(matches))
-  figure = Figure(figsize=size, layout="constrained")
-  FigureCanvasAgg(figure)
-  figure.suptitle("Terminal reward: wrong completions with 95 % bands", fontsize=11)
-  panels = figure.subplots(len(matches), len(lengths), squeeze=False, sharey=True)
-  handles: dict[str, object] = {}
+  figure = Figure(size, layout="constrained")
+  title = "Terminal reward: wrong completions with 95 % bands"
+  panels = draw_panels(figure, title, cells, results, _draw_cell)
   for row, match in zip(panels, matches, strict=True):
     row[0].set_ylabel(f"as many {match}")
     for panel, length in zip(row, lengths, strict=True):
-      for number, method in enumerate(METHODS):
-        cell = Cell(match, length, method)
-        if cell in results:
-          handles[method] = _draw_cell(panel, cell, results[cell], f"C{number}")
-      panel.set(title=f"{length} tokens", xlabel="steps", ylim=(0, 1.02))
-      panel.grid(alpha=0.3)
-  figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=8)
+      panel.set(title=f"{length} tokens", ylim=(0, 1.02))
   return figure
 
 

@@ -63,12 +63,7 @@ class Clipped(_PerCompletion):
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
     return surrogates.clipped(
-      logp,
-      batch.old_logp,
-      batch.advantages,
-      self.clip_low,
-      self.clip_high,
-      self.dual_clip,
+      logp, batch.old_logp, batch.advantages, self.clip_low, self.clip_high, self.dual_clip
     )
 
 
@@ -86,12 +81,7 @@ class SequenceClipped(_PerCompletion):
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
     return surrogates.gspo(
-      logp,
-      batch.old_logp,
-      batch.advantages,
-      batch.loss_mask,
-      self.clip_low,
-      self.clip_high,
+      logp, batch.old_logp, batch.advantages, batch.loss_mask, self.clip_low, self.clip_high
     )
 
 

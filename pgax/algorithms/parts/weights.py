@@ -6,12 +6,7 @@ from pgax.errors import check_each
 from pgax.ops import aggregation, correction, entropy
 from pgax.types import Array
 
-__all__ = [
-  "FixedLength",
-  "IcePop",
-  "TopEntropy",
-  "TruncatedWeights",
-]
+__all__ = ["FixedLength", "IcePop", "TopEntropy", "TruncatedWeights"]
 
 
 @dataclasses.dataclass(frozen=True)

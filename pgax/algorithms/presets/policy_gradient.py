@@ -21,8 +21,7 @@ __all__ = [
 
 @with_schedule()
 def reinforce(
-  rate: float | None = None,
-  baseline: Literal["mean", "none"] = "mean",
+  rate: float | None = None, baseline: Literal["mean", "none"] = "mean"
 ) -> Algorithm:
   """REINFORCE: the policy gradient with a mean reward as its baseline.
 
@@ -57,10 +56,7 @@ def reinforce(
 
 
 @with_schedule()
-def rloo(
-  kl_coef: float = 0.05,
-  clip: float | None = None,
-) -> Algorithm:
+def rloo(kl_coef: float = 0.05, clip: float | None = None) -> Algorithm:
   """RLOO: REINFORCE with a leave-one-out baseline.
 
   `loss = -sum_t (R_k - mean_{j != k} R_j) logp_t` with `R <- R - kl_coef * sum_t k1_t`,
@@ -105,10 +101,7 @@ def remax(kl_coef: float = 0.05) -> Algorithm:
 
 
 @with_schedule()
-def reinforce_pp(
-  kl_coef: float = 0.01,
-  clip: float = 0.2,
-) -> Algorithm:
+def reinforce_pp(kl_coef: float = 0.01, clip: float = 0.2) -> Algorithm:
   """REINFORCE++: PPO without a critic, normalized over the global batch.
 
   `A = whiten(G_t)`, with `G_t` the return to go of token rewards `-kl_coef * k1_t`, plus
@@ -134,10 +127,7 @@ def reinforce_pp(
 
 
 @with_schedule()
-def reinforce_pp_baseline(
-  kl_coef: float = 1e-5,
-  clip: float = 0.2,
-) -> Algorithm:
+def reinforce_pp_baseline(kl_coef: float = 1e-5, clip: float = 0.2) -> Algorithm:
   """REINFORCE++ with the mean of the group as its baseline.
 
   As `reinforce_pp`, with `R - mean R` of the group instead of the completion's reward, and

@@ -51,7 +51,7 @@ def with_schedule(
 
 def _documented(text: str) -> str:
   """Adds both arguments to a docstring, after the others."""
-  head, returns, rest = text.partition("\n\nReturns:")
+  head, returns, tail = text.partition("\n\nReturns:")
   if "\nArgs:\n" not in head:
     head += "\n\nArgs:"
-  return f"{head}{_ARGUMENTS.rstrip()}{returns}{rest}"
+  return f"{head}{_ARGUMENTS.rstrip()}{returns}{tail}"

@@ -170,7 +170,7 @@ def differing_fields(config: DecoderConfig, other: DecoderConfig) -> list[str]:
   """Returns the names of the saved fields in which two configurations differ."""
   names = [field.name for field in dataclasses.fields(config)]
   fields = [name for name in names if name not in _NOT_SAVED]
-  return [name for name in fields if vars(config)[name] != vars(other)[name]]
+  return [name for name in fields if getattr(config, name) != getattr(other, name)]
 
 
 def to_hf(config: DecoderConfig) -> dict[str, Any]:
@@ -203,7 +203,8 @@ def to_hf(config: DecoderConfig) -> dict[str, Any]:
       closest = family.architecture, differing, expressed
   architecture, differing, expressed = closest
   differences = "; ".join(
-    f"{name} is {vars(config)[name]}, not {vars(expressed)[name]}" for name in differing
+    f"{name} is {getattr(config, name)}, not {getattr(expressed, name)}"
+    for name in differing
   )
   raise ValueError(
     "no supported architecture of transformers can express this decoder; the closest is "

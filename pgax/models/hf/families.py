@@ -12,7 +12,7 @@ def _same(value: Any) -> Any:
 
 
 def _rounded(value: float) -> float:
-  """Rounds away what is lost on the way to a power and back."""
+  """Removes the rounding error of a power and its inverse."""
   return float(f"{value:.12g}")
 
 
@@ -67,7 +67,7 @@ class Family:
     switched: whether the window requires `use_sliding_window`.
     layer_types: whether sliding layers are listed by `layer_types`; otherwise all are.
     unrotated: whether some layers may have no RoPE.
-    local_theta: whether sliding layers have a base of the RoPE wavelengths of their own.
+    local_theta: whether sliding layers have a separate base of the RoPE wavelengths.
     rope_fraction: whether `partial_rotary_factor` may be other than 1.
     layout: names of tensors.
     reward_model: name of the class that puts a classification head on the same decoder;

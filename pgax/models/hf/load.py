@@ -14,20 +14,8 @@ from pgax.errors import UserError
 from pgax.models.config import DecoderConfig
 from pgax.models.hf.config import from_hf
 from pgax.models.hf.families import find_family
-from pgax.models.hf.files import (
-  CONFIG,
-  GENERATION,
-  Checkpoint,
-  open_checkpoint,
-  read_json,
-)
-from pgax.models.hf.names import (
-  EMBEDDING,
-  UNEMBEDDING,
-  Tensor,
-  stacked_axes,
-  tensors,
-)
+from pgax.models.hf.files import CONFIG, GENERATION, Checkpoint, open_checkpoint, read_json
+from pgax.models.hf.names import EMBEDDING, UNEMBEDDING, Tensor, stacked_axes, tensors
 from pgax.models.hf.rope import rope_type
 from pgax.types import Array, PyTree
 

@@ -15,14 +15,7 @@ from pgax.types import Array
 
 _CANCELED = 1e-4  # sums of normalized rewards below this are 0
 
-__all__ = [
-  "batch_mean",
-  "batch_scaled",
-  "gdpo",
-  "moving_average",
-  "reinforce_pp",
-  "whiten",
-]
+__all__ = ["batch_mean", "batch_scaled", "gdpo", "moving_average", "reinforce_pp", "whiten"]
 
 
 def batch_mean(rewards: Array, valid: Array | None = None) -> Array:

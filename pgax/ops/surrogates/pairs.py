@@ -14,12 +14,7 @@ import jax.numpy as jnp
 
 from pgax.ops.masking import masked_mean, select
 from pgax.ops.precision import as_float, is_concrete
-from pgax.ops.surrogates.ratios import (
-  at_tokens,
-  check_positive,
-  ratio,
-  sequence_log_ratio,
-)
+from pgax.ops.surrogates.ratios import at_tokens, check_positive, ratio, sequence_log_ratio
 from pgax.ops.surrogates.token import clipped
 from pgax.types import Array, SurrogateLoss
 

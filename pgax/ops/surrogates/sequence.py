@@ -68,7 +68,7 @@ def gspo_token(
   clip_low: float,
   clip_high: float,
 ) -> SurrogateLoss:
-  """GSPO-token: GSPO with a gradient of its own for each token.
+  """GSPO-token: GSPO with a separate gradient for each token.
 
   GSPO's `s` becomes `s_t = stop_gradient(s) * exp(logp_t - stop_gradient(logp_t))`, for
   advantages that differ between tokens. Source: arXiv 2507.18071.

@@ -17,11 +17,7 @@ _ABSENT = (
 
 
 def tpo(
-  logp: Array,
-  old_logp: Array,
-  advantages: Array,
-  mask: Array,
-  eta: Array | float = 1.0,
+  logp: Array, old_logp: Array, advantages: Array, mask: Array, eta: Array | float = 1.0
 ) -> SurrogateLoss:
   """TPO: cross-entropy of the policy over a group to a tilted old policy.
 

@@ -74,7 +74,7 @@ def check_divisibility(config: RunConfig, mesh: Mesh) -> None:
 
 
 def check_algorithm(config: RunConfig) -> None:
-  """Traces the algorithm on shapes alone, so that it can reject what it can't use."""
+  """Traces the algorithm on shapes alone, so that it can reject unusable inputs."""
   algorithm, s = config.trained_algorithm, config.sampling
   shapes = {
     "prompts": s.prompts_per_step,
@@ -121,9 +121,8 @@ def check_algorithm(config: RunConfig) -> None:
 
 def check_reward_model_settings(config: RewardModelConfig) -> None:
   """Rejects reward model settings without a path, where they would have no effect."""
-  for name, default in vars(RewardModelConfig()).items():
-    value = getattr(config, name)
-    if not config.path and value != default:
+  for name in () if config.path else ("weight", "function_weight", "truncation_reward"):
+    if (value := getattr(config, name)) != getattr(RewardModelConfig, name):
       raise ValueError(
         f"reward_model.{name} is {value} and reward_model.path is ''; the setting needs a "
         "reward model"
@@ -135,11 +134,13 @@ def check_optimizers(config: RunConfig) -> None:
   if not config.supervised.steps:
     return
   for name in ("name", "moment_dtype"):
-    ours, theirs = vars(config.optimizer)[name], vars(config.supervised.optimizer)[name]
-    if ours != theirs:
+    optimizers = config.optimizer, config.supervised.optimizer
+    policy, supervised = (getattr(optimizer, name) for optimizer in optimizers)
+    if policy != supervised:
       raise ValueError(
-        f"optimizer.{name} is {ours!r} and supervised.optimizer.{name} is {theirs!r}; a "
-        "run has one layout of the optimizer's state, so both must be the same"
+        f"optimizer.{name} is {policy!r} and supervised.optimizer.{name} is "
+        f"{supervised!r}; a run has one layout of the optimizer's state, so both must be "
+        "the same"
       )
   if config.optimizer.name == "adafactor":
     rates = config.optimizer.b1, config.supervised.optimizer.b1
