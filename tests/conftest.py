@@ -35,6 +35,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("pgax")
 
 
+_FEW = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 _MAX_BYTES = 10**9  # of a worker between two modules; a module may add as much
 
 
@@ -62,10 +63,10 @@ def free_compiled_programs():
 @pytest.hookimpl(tryfirst=True)  # before fixtures compile something
 def pytest_runtest_setup(item):
   """Lets LLVM optimize the programs of tests that are marked so, and of their processes."""
-  optimized = item.get_closest_marker("optimized") is not None
-  if optimized == jax.config.jax_disable_most_optimizations:
-    jax.config.update("jax_disable_most_optimizations", not optimized)
-    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(not optimized))
+  few = str(int(item.get_closest_marker("optimized") is None))
+  if os.environ[_FEW] != few:
+    os.environ[_FEW] = few
+    jax.config.update(_FEW.lower(), few == "1")
     compiled.clear()
     jax.clear_caches()
 

@@ -45,7 +45,14 @@ def dtypes(tree):
   return {x.dtype.name for x in jax.tree.leaves(tree)}
 
 
-@pytest.mark.parametrize("lora", [LoraConfig(), LoraConfig(rank=2)], ids=["full", "lora"])
+@pytest.mark.parametrize(
+  "lora",
+  [
+    # Without optimizations products of the two widths are not rounded alike.
+    pytest.param(LoraConfig(), marks=pytest.mark.optimized, id="full"),
+    pytest.param(LoraConfig(rank=2), id="lora"),
+  ],
+)
 def test_frozen_matrices_in_the_compute_dtype_change_no_number(lora):
   wide = stepped(half_learner(lora, reference_dtype="float32"))
   narrow = stepped(half_learner(lora))
@@ -73,7 +80,9 @@ def test_a_trained_matrix_in_bfloat16_loses_small_updates():
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_moments_of_matrices_in_bfloat16_have_their_own_dtype(name, moment_dtype):
   optimizer = make_optimizer(OptimizerConfig(name=name, moment_dtype=moment_dtype))
-  _, after, _ = stepped(half_learner(optimizer=optimizer, param_dtype="bfloat16"))
+  learner = half_learner(optimizer=optimizer, param_dtype="bfloat16")
+  start = abstract_state(learner, make_mesh())
+  after, _ = jax.eval_shape(make_policy_step(learner), start, ROLLOUT, FEEDBACK)
   moments = [x for x in jax.tree.leaves(after.opt_state) if x.ndim > 1]
   assert {x.dtype.name for x in moments} == {moment_dtype}
 

@@ -1,6 +1,7 @@
 """Parts of an update in the train step: entropy bonus, target KL, values at the end."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,8 @@ import pytest
 
 from pgax import algorithms, kl
 from pgax.algorithms import EntropyBonus, parts
+from pgax.distributed.mesh import make_mesh
+from pgax.learner import StepConfig, compiled_steps
 from pgax.learner.config import OptimizerConfig
 from pgax.learner.microbatches import one_microbatch
 from pgax.learner.optimizer import make_optimizer
@@ -99,14 +102,20 @@ def test_nothing_changes_after_the_stop():
 
 
 def test_steps_until_the_target_are_taken():
+  slow = OptimizerConfig(learning_rate=5e-4, warmup_steps=0)
+
   def count(target):
     algorithm = dataclasses.replace(algorithms.grpo(epochs=6), target_kl=target)
-    slow = make_optimizer(OptimizerConfig(learning_rate=5e-4, warmup_steps=0))
-    metrics = updated(algorithm, optimizer=slow)[1][0]
-    return metrics["update/optimizer_steps"]
+    steps = compiled_steps(StepConfig(tiny.CONFIG, algorithm, optimizer=slow), make_mesh())
+    programs.add(steps.policy_step.program)
+    state = tiny.state(algorithm, make_optimizer(slow))
+    _, update = steps.policy_step(state, ROLLOUT, FEEDBACK)
+    return int(update.metrics["update/optimizer_steps"])
 
+  programs = set()
   counts = [count(target) for target in (1e-6, 1e-2, 1e6)]
   assert counts[0] == 1 and counts[2] == 6 and 1 < counts[1] < 6
+  assert len(programs) == 1  # the target is an argument
 
 
 def test_tokens_of_high_entropy_alone_change_the_update():
@@ -121,9 +130,10 @@ def test_the_value_at_the_end_is_the_value_before_the_next_token():
   params = tiny.fresh(critic)["params"]
   params = {"params": dict(params) | {"head": jnp.linspace(-1, 1, tiny.CONFIG.embed_dim)}}
   prompts = ROLLOUT.prompt_tokens, ROLLOUT.prompt_mask
-  states = prompt_states(read_prompts(critic, params, *prompts))
 
+  @functools.partial(jax.jit, static_argnums=1)
   def outputs(rollout, to_end=True):
+    states = prompt_states(read_prompts(critic, params, *prompts))
     tokens = one_microbatch(rollout).tokens()
     return completion_outputs(critic, params, states, tokens, to_end)
 

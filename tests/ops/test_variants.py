@@ -5,7 +5,7 @@ import functools
 import chex
 import jax
 import numpy as np
-from absl.testing import parameterized
+import pytest
 
 from tests.ops.calls import CALLS, FUNCTIONS
 
@@ -26,7 +26,7 @@ WHOLE_BATCH = {
   "masking.masked_sum",
   "masking.masked_mean",
 }
-NAMES = [(name.replace(".", "_"), name) for name in sorted(CALLS)]
+NAMES = sorted(CALLS)
 
 
 def split(name):
@@ -36,26 +36,22 @@ def split(name):
   return functools.partial(FUNCTIONS[name], **bound), arrays
 
 
-class VariantsTest(chex.TestCase):
-  """The variants that chex makes of a function."""
+@pytest.mark.parametrize("name", NAMES)
+def test_jit(name):
+  function, arrays = split(name)
+  result = jax.jit(lambda given: function(**given))(arrays)
+  chex.assert_trees_all_close(result, function(**arrays), rtol=1e-5, atol=1e-6)
+  chex.assert_tree_all_finite(result)
 
-  @chex.variants(with_jit=True, without_jit=True)
-  @parameterized.named_parameters(*NAMES)
-  def test_jit(self, name):
-    function, arrays = split(name)
-    result = self.variant(lambda given: function(**given))(arrays)
-    chex.assert_trees_all_close(result, function(**arrays), rtol=1e-5, atol=1e-6)
-    chex.assert_tree_all_finite(result)
 
-  @chex.variants(with_jit=True, without_jit=True)
-  @parameterized.named_parameters(*NAMES)
-  def test_vmap(self, name):
-    function, arrays = split(name)
-    result = self.variant(jax.vmap(lambda given: function(**given)))(arrays)
-    if name in WHOLE_BATCH:
-      entries = [jax.tree.map(lambda x, n=n: x[n], arrays) for n in range(2)]
-      each = [function(**entry) for entry in entries]
-      expected = jax.tree.map(lambda *xs: np.stack(xs), *each)
-    else:
-      expected = function(**arrays)
-    chex.assert_trees_all_close(result, expected, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("name", NAMES)
+def test_vmap(name):
+  function, arrays = split(name)
+  result = jax.jit(jax.vmap(lambda given: function(**given)))(arrays)
+  if name in WHOLE_BATCH:
+    entries = [jax.tree.map(lambda x, n=n: x[n], arrays) for n in range(2)]
+    each = [function(**entry) for entry in entries]
+    expected = jax.tree.map(lambda *xs: np.stack(xs), *each)
+  else:
+    expected = function(**arrays)
+  chex.assert_trees_all_close(result, expected, rtol=1e-5, atol=1e-6)

@@ -61,21 +61,29 @@ def run_config(**changes):
   return dataclasses.replace(base, task=task, evaluation=evaluation, **settings)
 
 
+@pytest.fixture(
+  scope="module",
+  params=[algorithms.grpo(epochs=2), algorithms.ppo(), algorithms.remax()],
+  ids=["grpo", "ppo", "remax"],
+)
+def trained_run(request, tmp_path_factory):
+  """A run, and the metrics of the loop with another seed and another learning rate."""
+  evaluation = EvaluationConfig(every=5, problems=4)
+  run = run_config(algorithm=request.param, steps=20, evaluation=evaluation)
+  optimizer = dataclasses.replace(run.optimizer, learning_rate=3e-4)
+  ordinary = dataclasses.replace(run, seed=5, optimizer=optimizer)
+  workdir = tmp_path_factory.mktemp("run")
+  train(ordinary, TOKENIZER, workdir, progress=False, loggers=("jsonl",))
+  return run, read_metrics(workdir)
+
+
 @pytest.mark.slow
 @pytest.mark.optimized  # what vectors and fused products do to rounding is compared
 @pytest.mark.parametrize("at_once", [1, 4])
-@pytest.mark.parametrize(
-  "algorithm", [algorithms.grpo(epochs=2), algorithms.ppo(), algorithms.remax()]
-)
-def test_one_seed_is_the_training_loop(algorithm, at_once, tmp_path):
-  evaluation = EvaluationConfig(every=5, problems=4)
-  run = run_config(algorithm=algorithm, steps=20, evaluation=evaluation)
+def test_one_seed_is_the_training_loop(trained_run, at_once):
+  run, rows = trained_run
   grid = {"optimizer.learning_rate": [1e-4, 3e-4]}
   found = study(run, TOKENIZER, seeds=[0, 5], grid=grid, at_once=at_once, progress=False)
-  optimizer = dataclasses.replace(run.optimizer, learning_rate=3e-4)
-  ordinary = dataclasses.replace(run, seed=5, optimizer=optimizer)
-  train(ordinary, TOKENIZER, tmp_path, progress=False, loggers=("jsonl",))
-  rows = read_metrics(tmp_path)
   check_equal(found, rows, (1, 1), TOLERANCE[at_once])
 
 
