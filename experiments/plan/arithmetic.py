@@ -25,7 +25,7 @@ from pgax.learner.state import TrainState, abstract_state
 from pgax.models import Decoder, DecoderConfig
 from pgax.models.flops import token_flops
 from pgax.models.parameters import cast_matrices, init_params
-from pgax.training import RunConfig
+from pgax.training import RunConfig, with_settings
 from pgax.training.batches import prompts_computed
 from pgax.types import PyTree
 
@@ -69,9 +69,8 @@ class Job:
   @property
   def state(self) -> TrainState:
     """Shapes and shardings of the state, which do not depend on how it is updated."""
-    config = self.config.step_config
-    learner = dataclasses.replace(config.learner, microbatches=1, logit_chunk=1)
-    return _state(dataclasses.replace(config, learner=learner), self.mesh)
+    undivided = {"learner.microbatches": 1, "learner.logit_chunk": 1}
+    return _state(with_settings(self.config.step_config, undivided), self.mesh)
 
   @property
   def rows(self) -> RowPlan:
