@@ -7,6 +7,7 @@ from typing import Any
 
 from pgax.rollout import Sampler, make_sampler
 from pgax.runs import read_config
+from pgax.settings import setting_at, with_settings
 from pgax.training import Progress, RunConfig, build, saved_run, to_json
 from pgax.training.batches import fit_task
 from pgax.training.policy import Policy, eos_ids, load_policy
@@ -50,12 +51,8 @@ def load_checkpoint(workdir: Path, config: RunConfig | None) -> Checkpoint:
   trained = saved_run(workdir, with_task=config is None)
   run = trained if config is None else build(config)
   if not run.data.chat_template:
-    data = dataclasses.replace(
-      run.data,
-      chat_template=trained.data.chat_template,
-      system_prompt=trained.data.system_prompt,
-    )
-    run = dataclasses.replace(run, data=data)
+    names = ("data.chat_template", "data.system_prompt")
+    run = with_settings(run, {name: setting_at(trained, name) for name in names})
   policy = load_policy(trained, workdir)
   run, counts = fit_task(run, policy.tokenizer)  # leaves out the problems that training did
   ids = eos_ids(trained.model_path, policy.tokenizer)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from pgax.report import Band, draw_bands
 from pgax.study import Study, Summary, over_seeds, steps_of, summarize
@@ -23,13 +24,18 @@ def write_study(study: Study, folder: Path, title: str, metric: str, goal: float
   Returns:
     The table, in Markdown.
   """
-  folder.mkdir(parents=True, exist_ok=True)
   text = table(summarize(study, metric, goal), len(study.seeds), metric, goal)
+  write_files(study, folder, text, draw(study, title, metric))
+  return text
+
+
+def write_files(study: Study, folder: Path, text: str, figure: Figure) -> None:
+  """Writes the table, the picture and the metrics of a study to a folder."""
+  folder.mkdir(parents=True, exist_ok=True)
   (folder / "table.md").write_text(text)
-  draw(study, title, metric).savefig(folder / "curves.png", dpi=110)
+  figure.savefig(folder / "curves.png", dpi=110)
   arrays = {name.replace("/", "|"): x for name, x in study.metrics.items()}
   np.savez_compressed(folder / "metrics.npz", names=np.array(study.settings), **arrays)
-  return text
 
 
 def table(summaries: Mapping[str, Summary], seeds: int, metric: str, goal: float) -> str:
@@ -56,7 +62,7 @@ def interval(estimate: Sequence[float], form: str) -> str:
   return f"{mean} [{low}, {high}]"
 
 
-def draw(study: Study, title: str, metric: str) -> object:
+def draw(study: Study, title: str, metric: str) -> Figure:
   """Draws a metric of every setting by steps, completions and seconds.
 
   Args:

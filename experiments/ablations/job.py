@@ -25,6 +25,7 @@ from pgax.training import (
   SamplingConfig,
   SupervisedConfig,
   train,
+  with_settings,
 )
 from pgax.training.policy import load_params
 from pgax.types import Example, PyTree
@@ -105,8 +106,7 @@ def make_run(algorithm: Algorithm, task: Callable[[], Task] = sums) -> RunConfig
 
 def without_warm_start(run: RunConfig) -> RunConfig:
   """The run that starts from weights that are given."""
-  supervised = dataclasses.replace(run.supervised, steps=0)
-  return dataclasses.replace(run, supervised=supervised)
+  return with_settings(run, {"supervised.steps": 0})
 
 
 def warm_start(run: RunConfig, workdir: Path) -> PyTree | None:

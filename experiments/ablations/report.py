@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from experiments.ablations.runs import Ablation
-from experiments.study_report import interval
+from experiments.study_report import interval, write_files
 from pgax.report import Band, draw_metrics
 from pgax.study import Study, over_seeds, steps_of, summarize
 
@@ -24,12 +25,8 @@ def write_ablation(study: Study, ablation: Ablation, folder: Path) -> str:
   Returns:
     The table, in Markdown.
   """
-  folder.mkdir(parents=True, exist_ok=True)
   text = table(study, ablation)
-  (folder / "table.md").write_text(text)
-  draw(study, ablation).savefig(folder / "curves.png", dpi=95)
-  arrays = {name.replace("/", "|"): x for name, x in study.metrics.items()}
-  np.savez_compressed(folder / "metrics.npz", names=np.array(study.settings), **arrays)
+  write_files(study, folder, text, draw(study, ablation))
   return text
 
 
@@ -61,7 +58,7 @@ def table(study: Study, ablation: Ablation) -> str:
   return "\n".join(lines) + "\n"
 
 
-def draw(study: Study, ablation: Ablation) -> object:
+def draw(study: Study, ablation: Ablation) -> Figure:
   """Draws accuracy and the ablation's metric by steps.
 
   The metric varies from step to step, so it is averaged over those before an evaluation.

@@ -8,7 +8,7 @@ from experiments.ablations.choice import choose
 from experiments.ablations.job import long_and_short_sums, make_run
 from pgax.algorithms import Algorithm, KLPenalty, MovingAverage, parts
 from pgax.ops import aggregation, kl
-from pgax.training import RunConfig
+from pgax.training import RunConfig, with_settings
 
 Runs = Mapping[str, RunConfig]
 
@@ -110,13 +110,10 @@ def _order(name: str) -> tuple[bool, str]:
 def group_size() -> Runs:
   """Completions per prompt, at the same number of completions."""
   run, runs = make_run(PLAIN), {}
-  completions = run.sampling.completions_per_step
   for group in _GROUPS:
-    sampling = dataclasses.replace(
-      run.sampling, prompts_per_step=completions // group, group_size=group
-    )
-    name = f"{completions // group} prompts, groups of {group}"
-    runs[name] = dataclasses.replace(run, sampling=sampling)
+    prompts = run.sampling.completions_per_step // group
+    sizes = {"sampling.prompts_per_step": prompts, "sampling.group_size": group}
+    runs[f"{prompts} prompts, groups of {group}"] = with_settings(run, sizes)
   return runs
 
 
@@ -130,13 +127,11 @@ def _with_parts(field: str, options: Mapping[str, Callable], run: RunConfig) -> 
 
 
 def _with_rate(run: RunConfig, rate: float) -> RunConfig:
-  optimizer = dataclasses.replace(run.optimizer, learning_rate=rate)
-  return dataclasses.replace(run, optimizer=optimizer)
+  return with_settings(run, {"optimizer.learning_rate": rate})
 
 
 def _with_algorithm(run: RunConfig, **changes: Any) -> RunConfig:
-  algorithm = dataclasses.replace(run.algorithm, **changes)
-  return dataclasses.replace(run, algorithm=algorithm)
+  return with_settings(run, {f"algorithm.{name}": part for name, part in changes.items()})
 
 
 @dataclasses.dataclass(frozen=True)

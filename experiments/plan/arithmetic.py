@@ -25,7 +25,7 @@ from pgax.learner.state import TrainState, abstract_state
 from pgax.models import Decoder, DecoderConfig
 from pgax.models.flops import token_flops
 from pgax.models.parameters import cast_matrices, init_params
-from pgax.training import RunConfig
+from pgax.training import RunConfig, with_settings
 from pgax.training.batches import prompts_computed
 from pgax.types import PyTree
 
@@ -69,9 +69,8 @@ class Job:
   @property
   def state(self) -> TrainState:
     """Shapes and shardings of the state, which do not depend on how it is updated."""
-    config = self.config.step_config
-    learner = dataclasses.replace(config.learner, microbatches=1, logit_chunk=1)
-    return _state(dataclasses.replace(config, learner=learner), self.mesh)
+    undivided = {"learner.microbatches": 1, "learner.logit_chunk": 1}
+    return _state(with_settings(self.config.step_config, undivided), self.mesh)
 
   @property
   def rows(self) -> RowPlan:
@@ -98,6 +97,10 @@ class Job:
     """Number of devices that heads, feed-forward and vocabulary are sharded over."""
     return self.mesh.shape["model"]
 
+  def divided(self, count: int) -> float:
+    """Returns a device's part of heads or columns; all, if they can't be divided."""
+    return count / (self.model_axis if count % self.model_axis == 0 else 1)
+
   @property
   def prompt_tokens(self) -> float:
     """Tokens of prompts that a device reads at a time."""
@@ -123,17 +126,12 @@ class Job:
 
 def sizes(job: Job) -> Sizes:
   """Counts the parameters of matrices that a device multiplies by."""
-  c, model = job.config.model, job.model_axis
-
-  def part(count: int) -> int:
-    return model if count % model == 0 else 1
-
-  attention = 2 * c.embed_dim * c.head_dim
-  attention *= c.num_heads / part(c.num_heads) + c.num_kv_heads / part(c.num_kv_heads)
-  feed_forward = 3 * c.embed_dim * c.mlp_dim * max(c.num_experts, 1) / part(c.mlp_dim)
-  return Sizes(
-    c.num_layers * (attention + feed_forward), c.vocab_size * c.embed_dim / model
-  )
+  c = job.config.model
+  heads = job.divided(c.num_heads) + job.divided(c.num_kv_heads)
+  attention = 2 * c.embed_dim * c.head_dim * heads
+  feed_forward = 3 * c.embed_dim * job.divided(c.mlp_dim) * max(c.num_experts, 1)
+  vocabulary = c.vocab_size * c.embed_dim / job.model_axis
+  return Sizes(c.num_layers * (attention + feed_forward), vocabulary)
 
 
 def update_memory(job: Job) -> dict[str, float]:
@@ -172,10 +170,8 @@ def update_memory(job: Job) -> dict[str, float]:
 def _layer_bytes(job: Job, tokens: float) -> dict[str, float]:
   """Bytes of the activations of one layer in its backward pass, and of its matrices."""
   c = job.config.model
-  model = job.model_axis
-  heads = c.num_heads / (model if c.num_heads % model == 0 else 1)
-  wide = c.mlp_dim * (c.experts_per_token or 1)
-  wide /= model if c.mlp_dim % model == 0 else 1
+  heads = job.divided(c.num_heads)
+  wide = job.divided(c.mlp_dim) * (c.experts_per_token or 1)
   matrices = sizes(job).layers / c.num_layers
   return {
     "matrices of a layer": 2 * matrices * (job.itemsize + 2),
@@ -307,9 +303,8 @@ def _logits_bytes(job: Job) -> float:
 
 def _cache_bytes(job: Job) -> float:
   """Bytes of the keys and values of a token."""
-  c, model = job.config.model, job.model_axis
-  heads = c.num_kv_heads / (model if c.num_kv_heads % model == 0 else 1)
-  return 2 * c.num_layers * heads * c.head_dim * job.itemsize
+  c = job.config.model
+  return 2 * c.num_layers * job.divided(c.num_kv_heads) * c.head_dim * job.itemsize
 
 
 def total(parts: Mapping[str, float]) -> float:

@@ -1,12 +1,12 @@
 """Searches for sizes that fit: longer completions, larger groups, or other settings."""
 
-import dataclasses
 from collections.abc import Callable, Iterator
 
 from jax.sharding import AbstractMesh
 
 from experiments.plan import arithmetic
 from experiments.plan.arithmetic import Job
+from pgax.training import with_settings
 from pgax.training.batches import prompts_computed
 
 _MOST = 2**20  # tokens or completions that are tried at most
@@ -75,13 +75,9 @@ def need(job: Job) -> float:
 
 
 def _with(job: Job, length: int = 0, group: int = 0) -> Job:
-  sampling = job.config.sampling
-  sampling = dataclasses.replace(
-    sampling,
-    max_completion_tokens=length or sampling.max_completion_tokens,
-    group_size=group or sampling.group_size,
-  )
-  return Job(dataclasses.replace(job.config, sampling=sampling), job.mesh)
+  sizes = {"max_completion_tokens": length, "group_size": group}
+  changes = {f"sampling.{name}": size for name, size in sizes.items() if size}
+  return Job(with_settings(job.config, changes), job.mesh)
 
 
 def _largest(start: int, make: Callable[[int], Job], limit: float) -> int:
@@ -109,10 +105,8 @@ def _alternatives(job: Job, count: int) -> Iterator[Job]:
     most = prompts // (shape[0] * fsdp) * config.sampling.group_size
     parts = config.learner.microbatches
     while parts <= most:
-      learner = dataclasses.replace(config.learner, microbatches=parts)
-      mesh_config = dataclasses.replace(config.mesh, fsdp=fsdp, model=model)
-      changed = dataclasses.replace(config, learner=learner, mesh=mesh_config)
-      yield Job(changed, mesh)
+      changes = {"learner.microbatches": parts, "mesh.fsdp": fsdp, "mesh.model": model}
+      yield Job(with_settings(config, changes), mesh)
       parts *= 2
 
 

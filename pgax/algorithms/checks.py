@@ -79,19 +79,14 @@ def unused_inputs(
     Those of `step_rewards`, `baseline`, `greedy_baseline` and `components` that are unused.
   """
   shapes = (prompts, group, prompt_length, completion_length)
-  without = {}  # the algorithm without an input, and whether steps are rewarded then
-  if step_rewards:
-    without["step_rewards"] = (algorithm, False)
-  if algorithm.baseline:
-    without["baseline"] = (dataclasses.replace(algorithm, baseline=None), step_rewards)
-  if algorithm.greedy_baseline:
-    changed = dataclasses.replace(algorithm, greedy_baseline=False)
-    without["greedy_baseline"] = (changed, step_rewards)
-  if algorithm.components:
-    without["components"] = (dataclasses.replace(algorithm, components=()), step_rewards)
-  return [
-    name for name, (changed, steps) in without.items() if _traces(changed, shapes, steps)
-  ]
+  unused = []
+  if step_rewards and _traces(algorithm, shapes, False):
+    unused.append("step_rewards")
+  for name, absent in (("baseline", None), ("greedy_baseline", False), ("components", ())):
+    without = dataclasses.replace(algorithm, **{name: absent})
+    if getattr(algorithm, name) and _traces(without, shapes, step_rewards):
+      unused.append(name)
+  return unused
 
 
 def _traces(algorithm: Algorithm, shapes: tuple[int, ...], step_rewards: bool) -> bool:

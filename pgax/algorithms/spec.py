@@ -65,7 +65,7 @@ class DynamicSampling:
 
   Attributes:
     max_batches: maximum number of prompt batches that a step may sample. Rows of the
-      batch that are still empty then take no part in the update.
+      batch that are still empty are then ignored in the update.
   """
 
   max_batches: int = 3

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import jax.numpy as jnp
 
+from pgax.errors import check_one_of
 from pgax.ops import advantages, kl
 from pgax.ops.entropy import AdaptiveController
 from pgax.ops.finite import all_finite, take_if
@@ -48,11 +49,6 @@ class StatefulPart(Protocol):
     """Returns the state after a step."""
 
 
-def _check_choice(name: str, value: object, *options: object) -> None:
-  if value not in options:
-    raise ValueError(f"{name} is {value!r}; allowed are {' and '.join(map(repr, options))}")
-
-
 class _Controlled:
   """A part whose coefficient and state are those of its `controller`."""
 
@@ -88,8 +84,8 @@ class KLPenalty(_Controlled):
   importance_weighted: bool = False
 
   def __post_init__(self):
-    _check_choice("placement", self.placement, "reward", "loss")
-    _check_choice("anchor", self.anchor, "reference", "old")
+    check_one_of(self, ("reward", "loss"), "placement")
+    check_one_of(self, ("reference", "old"), "anchor")
     if self.placement == "reward" and (self.anchor == "old" or self.importance_weighted):
       raise ValueError(
         f"anchor is {self.anchor!r} and importance_weighted is {self.importance_weighted} "

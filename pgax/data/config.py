@@ -1,6 +1,8 @@
-"""Data settings: how problems become prompts, and stored completions."""
+"""Settings of the prompts made of problems, and of stored completions."""
 
 import dataclasses
+
+from pgax.errors import check_one_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,10 +25,7 @@ class DataConfig:
   completions: str = ""
 
   def __post_init__(self):
-    if self.overlong_prompts not in ("error", "drop"):
-      raise ValueError(
-        f"overlong_prompts is {self.overlong_prompts!r}; it must be 'error' or 'drop'"
-      )
+    check_one_of(self, ("error", "drop"), "overlong_prompts")
     if self.system_prompt and not self.chat_template:
       raise ValueError(
         f"system_prompt is {self.system_prompt!r} and chat_template is False; only chat "

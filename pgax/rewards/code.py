@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from pgax.errors import check_one_of
 from pgax.rewards.fences import last_block
 from pgax.sandbox import (
   IsolationWarning,
@@ -111,11 +112,7 @@ class Code:
   isolation: Literal["auto", "bubblewrap", "namespaces", "limits"] = "auto"
 
   def __post_init__(self):
-    if self.isolation not in ("auto", "bubblewrap", "namespaces", "limits"):
-      raise ValueError(
-        f"isolation is {self.isolation!r}; allowed are 'auto', 'bubblewrap', 'namespaces' "
-        "and 'limits'"
-      )
+    check_one_of(self, ("auto", "bubblewrap", "namespaces", "limits"), "isolation")
 
   def __call__(
     self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA

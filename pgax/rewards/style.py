@@ -4,7 +4,7 @@ import dataclasses
 from collections import Counter
 from typing import Literal
 
-from pgax.errors import check_at_least
+from pgax.errors import check_at_least, check_one_of
 from pgax.types import NO_METADATA, Metadata
 
 
@@ -26,8 +26,7 @@ class LengthTarget:
   def __post_init__(self):
     check_at_least(self, 0, "target")
     check_at_least(self, 1, "width")
-    if self.unit not in ("characters", "words"):
-      raise ValueError(f"unit is {self.unit!r}; allowed are 'characters' and 'words'")
+    check_one_of(self, ("characters", "words"), "unit")
 
   def __call__(
     self, prompt: str, completion: str, ground_truth: str, metadata: Metadata = NO_METADATA

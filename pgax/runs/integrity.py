@@ -60,7 +60,8 @@ def find_damage(checkpoint: Path) -> str:
     return _unreadable(checkpoint)
   try:
     lines = (checkpoint / DIGESTS).read_text(encoding="utf-8").splitlines()
-    digests = {checkpoint / name: x for x, _, name in (y.partition("  ") for y in lines)}
+    parts = (line.partition("  ") for line in lines)
+    digests = {_path(checkpoint, name): digest for digest, _, name in parts}
     for path, digest in digests.items():
       if _digest(path) != digest:
         return f"{os.path.relpath(path, checkpoint)} differs from its SHA-256"
@@ -144,6 +145,12 @@ def _files(folder: Path) -> Iterator[Path]:
   for path in sorted(folder.rglob("*")):
     if path.is_file() and not path.name.startswith(".") and path.name != DIGESTS:
       yield path
+
+
+def _path(checkpoint: Path, name: str) -> Path:
+  """Returns the path of a file that digests name, also if `checkpoints` is a link."""
+  frozen = name.removeprefix("../../")
+  return checkpoint / name if frozen == name else checkpoint.parent.parent / frozen
 
 
 def _digest(path: Path) -> str:

@@ -299,11 +299,11 @@ def test_equal_values_hash_equal_and_can_be_replaced(preset):
     (lambda: algorithms.grpo(minibatches=-1), "minibatches is -1"),
     (
       lambda: KLPenalty(kl.k1, kl.FixedController(0.1), "gradient"),
-      "placement is 'gradient'; allowed are 'reward' and 'loss'",
+      "placement is 'gradient'; it must be one of reward, loss",
     ),
     (
       lambda: KLPenalty(kl.k1, kl.FixedController(0.1), "loss", "new"),
-      "anchor is 'new'; allowed are 'reference' and 'old'",
+      "anchor is 'new'; it must be one of reference, old",
     ),
     (
       lambda: KLPenalty(kl.k1, kl.FixedController(0.1), "reward", "old"),

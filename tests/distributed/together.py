@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pgax.distributed import MeshConfig, hosts, make_mesh, rows
+from pgax.distributed import MeshConfig, hosts, make_mesh, placement
 from pgax.distributed.cluster import initialize
 from pgax.distributed.partitioning import batch_sharding
 from pgax.errors import UserError
@@ -24,26 +24,27 @@ COUNT = 8
 def row_transfers(model: int) -> dict:
   """Puts rows on the devices of a mesh, and fetches them in every way."""
   sharding = batch_sharding(make_mesh(MeshConfig(model=model)))
-  own = rows.owned_rows(sharding, COUNT)
+  own = placement.owned_rows(sharding, COUNT)
   values = np.arange(3.0 * COUNT, dtype=np.float32).reshape(COUNT, 3)
   # Rows on the devices of other processes are not read.
   held = [
-    x.index[0].indices(COUNT)[:2] for x in rows.put(values, sharding).addressable_shards
+    x.index[0].indices(COUNT)[:2]
+    for x in placement.put(values, sharding).addressable_shards
   ]
   only_held = np.full_like(values, -1)
   for start, stop in held:
     only_held[start:stop] = values[start:stop]
-  batch = rows.put({"x": only_held}, sharding)
-  other = rows.put({"x": only_held + 100}, sharding)
+  batch = placement.put({"x": only_held}, sharding)
+  other = placement.put({"x": only_held + 100}, sharding)
   order = [9, 1, 14, 3, 0, 8, 2, 15]
-  taken = rows.take_rows([batch, other], np.array(order), sharding)["x"]
+  taken = placement.take_rows([batch, other], np.array(order), sharding)["x"]
   return {
     "own": own.tolist(),
-    "held": rows.held_rows(sharding, COUNT).tolist(),
-    "fetched": rows.fetch_rows(batch, own)["x"].tolist(),
-    "whole": rows.fetch(batch)["x"].tolist(),
+    "held": placement.held_rows(sharding, COUNT).tolist(),
+    "fetched": placement.fetch_rows(batch, own)["x"].tolist(),
+    "whole": placement.fetch(batch)["x"].tolist(),
     "first": rows.fetch_first(batch, 3)["x"].tolist(),
-    "taken": rows.fetch(taken)[:, 0].tolist(),
+    "taken": placement.fetch(taken)[:, 0].tolist(),
     "taken_like_batch": taken.sharding.is_equivalent_to(sharding, taken.ndim),
   }
 

@@ -241,7 +241,7 @@ def test_weak_isolation_warns(monkeypatch):
 
 
 def test_unknown_isolation_is_rejected():
-  with pytest.raises(ValueError, match="isolation is 'none'; allowed are"):
+  with pytest.raises(ValueError, match="isolation is 'none'; it must be one of auto"):
     Code(isolation="none")
 
 

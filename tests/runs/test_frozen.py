@@ -122,6 +122,12 @@ def test_what_is_missing_or_damaged_is_named(run, harm, message):
       read(run)
 
 
+def test_checkpoints_may_be_on_another_disk(run, tmp_path):
+  (run / "checkpoints").rename(tmp_path / "large")
+  (run / "checkpoints").symlink_to(tmp_path / "large")
+  _is(_read(run), 20)
+
+
 def test_those_of_another_run_are_rejected(run, tmp_path):
   _save(tmp_path / "other", _state(20, base=3.0))
   shutil.rmtree(run / "frozen")

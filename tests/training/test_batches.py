@@ -106,7 +106,10 @@ def test_a_chat_template_is_asked_for_by_the_config():
 @pytest.mark.parametrize(
   ("settings", "message"),
   [
-    ({"overlong_prompts": "cut"}, "overlong_prompts is 'cut'; it must be 'error' or"),
+    (
+      {"overlong_prompts": "cut"},
+      "overlong_prompts is 'cut'; it must be one of error, drop",
+    ),
     ({"system_prompt": "Add."}, "system_prompt is 'Add.' and chat_template is False"),
   ],
 )

@@ -5,6 +5,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 
+from pgax.errors import check_one_of
 from pgax.ops import advantages, returns
 from pgax.ops.masking import lengths
 from pgax.types import AdvantageInputs, Array
@@ -78,8 +79,7 @@ class GroupNormalized:
   scale: Literal["group", "batch"] = "group"
 
   def __post_init__(self):
-    if self.scale not in ("group", "batch"):
-      raise ValueError(f"scale is {self.scale!r}; allowed are 'group' and 'batch'")
+    check_one_of(self, ("group", "batch"), "scale")
 
   def __call__(self, inputs: AdvantageInputs) -> Array:
     _check_group(inputs, self)

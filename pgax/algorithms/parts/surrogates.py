@@ -5,6 +5,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 
+from pgax.errors import check_one_of
 from pgax.ops import surrogates
 from pgax.types import Array, Batch, SurrogateLoss
 
@@ -152,8 +153,7 @@ class ProbabilityClipped(_PerCompletion):
   anchor: Literal["old", "sampler"] = "old"
 
   def __post_init__(self):
-    if self.anchor not in ("old", "sampler"):
-      raise ValueError(f"anchor is {self.anchor!r}; allowed are 'old' and 'sampler'")
+    check_one_of(self, ("old", "sampler"), "anchor")
 
   def __call__(self, logp: Array, batch: Batch) -> SurrogateLoss:
     anchor = batch.old_logp if self.anchor == "old" else batch.rollout_logp

@@ -38,7 +38,7 @@ def ppo(
     value_clip: largest change of a value in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
     bootstrap_truncated: whether the critic's value follows the last token of completions
-      cut at the length limit, as if they went on.
+      cut at the length limit, as if they continued.
 
   Returns:
     An `Algorithm`.
@@ -84,7 +84,7 @@ def vc_ppo(
     value_clip: largest change of a value in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
     bootstrap_truncated: whether the critic's value follows the last token of completions
-      cut at the length limit, as if they went on.
+      cut at the length limit, as if they continued.
 
   Returns:
     An `Algorithm`.
@@ -123,7 +123,7 @@ def vapo(
     value_clip: largest change of a value in one update, in units of reward.
     value_coef: coefficient of the critic's loss.
     bootstrap_truncated: whether the critic's value follows the last token of completions
-      cut at the length limit, as if they went on.
+      cut at the length limit, as if they continued.
 
   Returns:
     An `Algorithm`.
