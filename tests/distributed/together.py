@@ -43,7 +43,7 @@ def row_transfers(model: int) -> dict:
     "held": placement.held_rows(sharding, COUNT).tolist(),
     "fetched": placement.fetch_rows(batch, own)["x"].tolist(),
     "whole": placement.fetch(batch)["x"].tolist(),
-    "first": rows.fetch_first(batch, 3)["x"].tolist(),
+    "first": placement.fetch_first(batch, 3)["x"].tolist(),
     "taken": placement.fetch(taken)[:, 0].tolist(),
     "taken_like_batch": taken.sharding.is_equivalent_to(sharding, taken.ndim),
   }
