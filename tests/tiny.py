@@ -80,7 +80,7 @@ def state(algorithm, optimizer=_DESCENT, seed: int = 0, **settings):
   if made.critic:
     return init_state(made, make_mesh(), seed)
   config = dataclasses.replace(
-    LearnerConfig(keep_reference=made.has_reference),
+    LearnerConfig(keep_reference=bool(made.frozen_policies)),
     param_dtype=made.config.param_dtype,
     reference_dtype=made.config.reference_dtype,
   )

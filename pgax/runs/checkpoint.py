@@ -61,10 +61,10 @@ class Checkpoints:
     )
     self._thread = ThreadPoolExecutor(1)
     self._saving = None  # number of the checkpoint that is being written, and its end
-    self._workdir = workdir.absolute()
-    self._folder = self._workdir / CHECKPOINTS
+    self.workdir = workdir.absolute()
+    self._folder = self.workdir / CHECKPOINTS
     self._frozen_saved = False  # by this run; those of an earlier start may be others
-    self._latest = on_writer(lambda: newest_good(self._workdir, read_only))
+    self._latest = on_writer(lambda: newest_good(self.workdir, read_only))
     handlers = {  # named, so that a new process can read shapes before it restores
       "state": ocp.StandardCheckpointHandler(),
       "data": ocp.JsonCheckpointHandler(),
@@ -138,7 +138,7 @@ class Checkpoints:
     """Waits until a checkpoint is written, and writes its digests."""
     self._manager.wait_until_finished()
     if is_writer():
-      write_digests(self._workdir, number)
+      write_digests(self.workdir, number)
 
   @contextlib.contextmanager
   def _errors(self, number: int) -> Iterator[None]:
@@ -156,7 +156,7 @@ class Checkpoints:
   def _save_frozen(self, fields: Mapping[str, PyTree]) -> None:
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
       args = ocp.args.StandardSave(dict(fields))
-      writer.save(self._workdir / FROZEN, args=args, force=True)
+      writer.save(self.workdir / FROZEN, args=args, force=True)
     self._frozen_saved = True
 
   def restore(self, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
@@ -179,7 +179,7 @@ class Checkpoints:
     state = self._manager.restore(number, args=args)["state"]
     if frozen:
       fields = {name: getattr(like, name) for name in frozen}
-      state = state.replace(**_restore_part(self._workdir / FROZEN, fields))
+      state = state.replace(**_restore_part(self.workdir / FROZEN, fields))
       self._frozen_saved = True
     return state, data
 
@@ -189,7 +189,7 @@ class Checkpoints:
     if not frozen:
       return saved
     handler = ocp.PyTreeCheckpointHandler()
-    return {**saved, **handler.metadata(self._workdir / FROZEN).tree}
+    return {**saved, **handler.metadata(self.workdir / FROZEN).tree}
 
   def restore_data(self) -> dict[str, Any]:
     """Reads the JSON data of the latest checkpoint.
@@ -237,7 +237,7 @@ class Checkpoints:
     self.check_fields(like)
     frozen = self.restore_data().get(_FROZEN_FIELDS, ())
     parts = {self._folder / str(self._number()) / "state": like.keys() - set(frozen)}
-    parts[self._workdir / FROZEN] = like.keys() & set(frozen)
+    parts[self.workdir / FROZEN] = like.keys() & set(frozen)
     fields = dict(like)
     for folder, names in parts.items():
       fields |= _restore_part(folder, {name: like[name] for name in names})

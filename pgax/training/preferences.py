@@ -108,8 +108,8 @@ class PreferenceRun:
     """Checks that the run is not beyond its last step."""
     if data["step"] > self.config.steps:
       raise UserError(
-        f"steps is {self.config.steps}, but the run has done {data['step']} steps already; "
-        "it can only continue"
+        f"steps is {self.config.steps}, but the run in {self.checkpoints.workdir} has done "
+        f"{data['step']} steps already; it can only continue"
       )
 
   def last_steps(self, state: RewardModelState) -> dict[str, int]:

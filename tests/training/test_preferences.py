@@ -2,7 +2,7 @@
 
 import dataclasses
 
-import jax
+import chex
 import numpy as np
 import pytest
 
@@ -62,9 +62,7 @@ def test_stopped_and_given_again(trained, tmp_path):
   run(tmp_path, steps=25)
   assert not (tmp_path / "metrics.jsonl").read_text().count('"step": 26')
   again = run(tmp_path)
-  leaves = map(jax.tree.leaves, (again.state, trained[0].state))
-  for ours, theirs in zip(*leaves, strict=True):
-    np.testing.assert_array_equal(ours, theirs)
+  chex.assert_trees_all_equal(again.state, trained[0].state)
   assert run(tmp_path).accuracy == again.accuracy  # done already
   with pytest.raises(UserError, match="steps is 5, but the run in .* has done 60 steps"):
     run(tmp_path, steps=5)
