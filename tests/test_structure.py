@@ -34,7 +34,7 @@ NEVER = {
 }
 # The most lines of code of each package. Who raises one says what the lines are for, and
 # what became simpler.
-LINES = {"pgax": 19_700, "experiments": 5_550}
+LINES = {"pgax": 19_550, "experiments": 5_450}
 LAYOUT = {
   tokenize.COMMENT,
   tokenize.NL,
