@@ -1,8 +1,9 @@
 """A study: runs of many settings and seeds, with one program for each structure."""
 
 import dataclasses
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from transformers import PreTrainedTokenizerFast
 from pgax.algorithms.numbers import partition_at
 from pgax.errors import UserError
 from pgax.study.alone import LoopRuns
-from pgax.study.engine import run_chunks, run_program
+from pgax.study.engine import Chunk, run_chunks, run_program
 from pgax.study.policy import policy_program
+from pgax.study.program import Numbers
 from pgax.study.settings import (
   Grid,
   built,
@@ -174,54 +176,59 @@ def _study(
     raise UserError(f"at_once is {at_once}; it must be at least 1")
   groups = _by_structure(settings)
   for names in groups:
-    run = settings[names[0]][0]
-    if at_once > 1 and params is None and (run.init_from_run or run.model_path):
-      raise UserError(
-        f"init_from_run is {run.init_from_run!r} and model_path is {run.model_path!r}; a "
-        "program of several runs starts from the argument params, or from fresh parameters"
-      )
-    check_run(run, tokenizer, at_once)
-  schedules = {(run.steps, eval_every(run)) for run, _ in settings.values()}
-  if len(schedules) > 1:
-    raise UserError(
-      f"steps and evaluation.every of the runs are {sorted(schedules)}; in a study they "
-      "must be the same for all"
-    )
+    _check_start(settings[names[0]][0], at_once, params)
+    check_run(settings[names[0]][0], tokenizer, at_once)
+  every = _common_schedule(run for run, _ in settings.values())
   results = {}
   for number, names in enumerate(groups):
     run = fit_task(settings[names[0]][0], tokenizer)[0]
-    name = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     numbers = [settings[x][1] for x in names]
+    identity = {"names": list(names), "seeds": list(chosen), **(record or {})}
     options = {
       "folder": None if workdir is None else workdir / f"program_{number}",
-      "record": {
-        **structure_record(*settings[names[0]]),
-        "names": list(names),
-        "seeds": list(chosen),
-        **(record or {}),
-      },
-      "name": name,
+      "record": structure_record(*settings[names[0]]) | identity,
+      "name": names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
       "progress": progress,
     }
     if at_once == 1:
-      train = LoopRuns(run, tokenizer, params)
-      metrics = run_chunks(
-        lambda chunk, report, train=train, numbers=numbers: train(
-          numbers[chunk.runs[0][0]], chunk.runs[0][1], report
-        ),
-        numbers,
-        chosen,
-        run.steps,
-        at_once,
-        **options,
-      )
+      compute = functools.partial(_run_alone, LoopRuns(run, tokenizer, params), numbers)
+      metrics = run_chunks(compute, numbers, chosen, run.steps, at_once, **options)
     else:
       program = policy_program(run, tokenizer, params)
       metrics = run_program(program, numbers, chosen, at_once=at_once, **options)
     for index, x in enumerate(names):
       results[x] = {key: values[index] for key, values in metrics.items()}
-  (_, every) = schedules.pop()
   return Study(tuple(settings), chosen, _stacked(settings, results), every)
+
+
+def _check_start(run: RunConfig, at_once: int, params: PyTree | None) -> None:
+  if at_once > 1 and params is None and (run.init_from_run or run.model_path):
+    raise UserError(
+      f"init_from_run is {run.init_from_run!r} and model_path is {run.model_path!r}; a "
+      "program of several runs starts from the argument params, or from fresh parameters"
+    )
+
+
+def _common_schedule(runs: Iterable[RunConfig]) -> int:
+  """Returns after how many steps all runs are evaluated."""
+  schedules = {(run.steps, eval_every(run)) for run in runs}
+  if len(schedules) > 1:
+    raise UserError(
+      f"steps and evaluation.every of the runs are {sorted(schedules)}; in a study they "
+      "must be the same for all"
+    )
+  (_, every) = schedules.pop()
+  return every
+
+
+def _run_alone(
+  train: LoopRuns,
+  numbers: Sequence[Numbers],
+  chunk: Chunk,
+  report: Callable[[int], None],
+) -> dict[str, np.ndarray]:
+  ((setting, seed),) = chunk.runs
+  return train(numbers[setting], seed, report)
 
 
 def structure_record(run: RunConfig, numbers: Mapping[str, float]) -> dict[str, str]:
