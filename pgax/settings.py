@@ -49,9 +49,19 @@ def entry(function: Callable, /, **arguments: Any) -> Entry:
     >>> entry(algorithms.tpo, eta=0.5)
     entry(tpo, eta=0.5, epochs=4, minibatches=1)
   """
-  bound = inspect.signature(function).bind(**arguments)
+  signature = inspect.signature(function)
+  bound = signature.bind(**arguments)
   bound.apply_defaults()
-  return Entry(function, tuple((x, _immutable(y)) for x, y in bound.arguments.items()))
+  named = {}
+  for name, value in bound.arguments.items():
+    match signature.parameters[name].kind:
+      case inspect.Parameter.VAR_KEYWORD:
+        named |= value
+      case inspect.Parameter.VAR_POSITIONAL:
+        pass  # all arguments have names
+      case _:
+        named[name] = value
+  return Entry(function, tuple((x, _immutable(y)) for x, y in named.items()))
 
 
 def _immutable(value: Any) -> Any:

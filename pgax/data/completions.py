@@ -10,6 +10,7 @@ import numpy as np
 from pgax.data.records import json_lines
 
 _FIELDS = ("prompt", "prompt_ids", "ids", "logp", "sample_logp", "reward", "finished")
+_ROUNDING = 1e-5  # nats by which a log-probability may be above 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,16 +83,29 @@ def _completion(row: Mapping[str, Any]) -> Completion | None:
     return None
   values = {name: row[name] for name in _FIELDS}
   for name in ("prompt_ids", "ids"):
-    values[name] = tuple(map(int, values[name]))
+    values[name] = _ids(name, values[name])
   for name in ("logp", "sample_logp"):
     # A missing number is not a log-probability of 0.
     numbers = tuple(float(x) for x in values[name])
     if len(numbers) != len(values["ids"]) or not np.isfinite(numbers).all():
       raise ValueError(f"{name} must have a finite number for each of the ids")
+    if max(numbers) > _ROUNDING:
+      raise ValueError(f"{name} has {max(numbers)}; a log-probability is at most 0")
     values[name] = numbers
-  if not values["prompt_ids"] or not values["ids"]:
-    raise ValueError("prompt_ids and ids must not be empty")
+  if not isinstance(values["reward"], int | float | None):
+    raise TypeError(f"reward is {values['reward']!r}; it must be a number or null")
+  if not isinstance(values["finished"], bool):
+    raise TypeError(f"finished is {values['finished']!r}; it must be true or false")
   return Completion(**values)
+
+
+def _ids(name: str, ids: Sequence[int]) -> tuple[int, ...]:
+  if not isinstance(ids, list) or not ids:
+    raise ValueError(f"{name} is {ids!r}; it must be a list of token ids, and not empty")
+  for token in ids:
+    if type(token) is not int or token < 0:
+      raise ValueError(f"{name} has {token!r}; a token id is a whole number from 0")
+  return tuple(ids)
 
 
 def check_completions(

@@ -1,6 +1,7 @@
 """A policy's run: its configuration taken apart, and its stages put together."""
 
 import functools
+import hashlib
 import math
 import types
 from collections.abc import Iterator, Mapping
@@ -136,6 +137,9 @@ class PolicyRun:
   def _stored(self, sharding: jax.sharding.Sharding) -> Stored:
     sampling, data = self.config.sampling, self.config.data
     groups = read_completions(data.completions, sampling.group_size)
+    content = Path(data.completions).read_bytes()
+    digest = hashlib.blake2b(content, digest_size=8).hexdigest()
+    self.problems = {**self.problems, "completions": digest}
     shuffled = batches(groups, list, sampling.prompts_per_step, 2 * self.config.seed + 1)
     return Stored(
       CheckedIterator(shuffled),

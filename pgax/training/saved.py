@@ -51,7 +51,7 @@ def _section(value: Any, where: str) -> dict[str, Any]:
 def _plain(value: Any, where: str) -> Any:
   match value:
     case Mapping() if all(isinstance(key, str) for key in value):
-      return {key: _plain(x, f"{where}.{key}") for key, x in value.items()}
+      return _items(value, where)
     case list() | tuple():  # as JSON reads it back
       return [_plain(x, f"{where}[{i}]") for i, x in enumerate(value)]
     case None | bool() | int() | float() | str():
@@ -59,8 +59,7 @@ def _plain(value: Any, where: str) -> Any:
   is_value = dataclasses.is_dataclass(value) and not isinstance(value, type)
   if is_value and not isinstance(value, Task | Preferences):
     function = value.function if isinstance(value, Entry) else type(value)
-    arguments = {x: _plain(y, f"{where}.{x}") for x, y in settings_of(value).items()}
-    return {_FUNCTION: _path(function, where), **arguments}
+    return {_FUNCTION: _path(function, where), **_items(settings_of(value), where)}
   if not callable(value):
     raise UserError(
       f"{where} is a {type(value).__name__}, which can't be saved with the run. Give "
@@ -68,6 +67,16 @@ def _plain(value: Any, where: str) -> Any:
       "the function that makes anything else"
     )
   return {_CALLABLE: _path(value, where)}
+
+
+def _items(items: Mapping[str, Any], where: str) -> dict[str, Any]:
+  for key in (_FUNCTION, _CALLABLE):
+    if key in items:
+      raise UserError(
+        f"{where} has a setting {key!r}, which a saved configuration names functions by; "
+        "give it another name"
+      )
+  return {key: _plain(x, f"{where}.{key}") for key, x in items.items()}
 
 
 def _path(function: Callable, where: str) -> str:
@@ -120,7 +129,7 @@ def _read_section(cls: type, saved: Mapping[str, Any]) -> Any:
   values = {}
   for name, value in saved.items():
     default = defaults.get(name)
-    if dataclasses.is_dataclass(default):
+    if dataclasses.is_dataclass(default) and _FUNCTION not in value:
       value = _read_section(type(default), value)
     else:
       value = _read(value)

@@ -66,6 +66,15 @@ def test_a_run_learns_from_them_and_resumes(samples, tmp_path):
   assert first["ratio/sampler_error"] < last["ratio/sampler_error"]
 
 
+def test_a_run_does_not_go_on_with_other_completions(samples, tmp_path):
+  path = tmp_path / "samples.jsonl"
+  path.write_text(samples.read_text())
+  learn(path, tmp_path / "run", steps=1)
+  path.write_text(samples.read_text().replace('"reward": 1.0', '"reward": 0.5'))
+  with pytest.raises(UserError, match="not those that the run began with"):
+    learn(path, tmp_path / "run", steps=2)
+
+
 @pytest.mark.parametrize(
   ("changes", "message"),
   [
@@ -91,7 +100,13 @@ def test_what_would_be_ignored_or_does_not_fit_is_rejected(
     ({"sample_logp": [None]}, ":1: TypeError"),
     ({"logp": []}, ":1: ValueError: logp must have a finite number for each of the ids"),
     ({"logp": [float("nan")]}, ":1: ValueError: logp must have a finite number"),
-    ({"ids": [], "logp": [], "sample_logp": []}, "prompt_ids and ids must not be empty"),
+    ({"logp": [0.5]}, "logp has 0.5; a log-probability is at most 0"),
+    ({"ids": [], "logp": [], "sample_logp": []}, r"ids is \[\]; .* and not empty"),
+    ({"ids": "4"}, "ids is '4'; it must be a list of token ids"),
+    ({"ids": [-4]}, "ids has -4; a token id is a whole number from 0"),
+    ({"prompt_ids": [3.5]}, "prompt_ids has 3.5; a token id is a whole number from 0"),
+    ({"reward": "1"}, "reward is '1'; it must be a number or null"),
+    ({"finished": 1}, "finished is 1; it must be true or false"),
     ({"finished": ...}, ":1: KeyError: 'finished'"),
   ],
 )

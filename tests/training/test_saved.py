@@ -26,6 +26,7 @@ from pgax.rewards import (
 )
 from pgax.rewards.answers import extract_answer, marked_answer
 from pgax.sandbox import Limits
+from pgax.settings import made
 from pgax.tasks import addition, gsm8k
 from pgax.training import (
   LoraConfig,
@@ -49,6 +50,10 @@ def config(task=None, reward=final_answer, algorithm=None, **settings):
   task = entry(addition, digits=1) if task is None else task
   algorithm = entry(algorithms.grpo) if algorithm is None else algorithm
   return RunConfig("x", task, reward, algorithm, **settings)
+
+
+def any_arguments(first=1, *more, **named):
+  return first, more, named
 
 
 def both_ways(given):
@@ -86,6 +91,11 @@ def test_arguments_reach_the_function():
   run = build(with_settings(config(), changes))
   assert run.algorithm == algorithms.grpo(clip_high=0.28, epochs=3)
   assert run.supervised.optimizer.learning_rate == 0.5 and run.sampling.group_size == 2
+
+
+def test_arguments_of_any_name_stay_settings():
+  given = with_settings(entry(any_arguments, a=2), {"a": 3, "first": 4})
+  assert made(given) == (4, (), {"a": 3})
 
 
 def test_settings_are_changed_at_once():
@@ -232,6 +242,8 @@ def test_fields_of_values_can_be_set():
     ("task", addition(digits=1), "config.task is a Task, which can't be saved"),
     ("name", np.float32(1), "config.name is a float32, which"),
     ("name", {1: 1}, "config.name is a dict, which"),
+    ("name", {"function": 1}, "config.name has a setting 'function', which a saved"),
+    ("name", entry(any_arguments, callable=1), "config.name has a setting 'callable'"),
   ],
 )
 def test_what_can_not_be_saved_is_rejected(name, value, message):
