@@ -15,7 +15,7 @@ from pgax.learner import LearnerConfig, OptimizerConfig
 from pgax.learner.forward import completion_logp
 from pgax.learner.optimizer import make_optimizer
 from pgax.learner.policy_step import make_policy_step
-from pgax.learner.state import abstract_state
+from pgax.learner.state import abstract_state, init_state
 from pgax.types import step_keys
 from tests import tiny
 
@@ -184,7 +184,7 @@ def test_traced_once_and_state_donated():
   learner = tiny.learner(algorithm, optimizer, config=LearnerConfig(microbatches=2))
   shardings = shardings_of(abstract_state(learner, make_mesh()))
   step = make_policy_step(learner, shardings)
-  state = first = tiny.state(algorithm, optimizer)
+  state = first = init_state(learner, make_mesh(), 0)
   for seed in range(3):
     feedback = tiny.feedback(seed=seed)
     state, _ = step(state, tiny.rollout(seed=seed), feedback)

@@ -13,7 +13,7 @@ from pgax.interop import cs336
 from pgax.learner import OptimizerConfig
 from pgax.learner.forward import completion_logp, row_logp
 from pgax.learner.optimizer import make_optimizer
-from pgax.learner.state import abstract_state
+from pgax.learner.state import abstract_state, init_state
 from pgax.learner.supervised_step import make_supervised_step, token_weights
 from pgax.types import DemonstrationRows
 from tests import tiny
@@ -164,7 +164,7 @@ def test_learns_and_is_traced_once():
   learner = tiny.learner(algorithms.grpo(), optimizer)
   shardings = shardings_of(abstract_state(learner, make_mesh()))
   step = make_supervised_step(learner, shardings=shardings)
-  state = tiny.state(algorithms.grpo(), optimizer)
+  state = init_state(learner, make_mesh(), 0)
   rows = rows_of([[text] for text in demonstrations(0)], PROMPT + LENGTH, COUNT)
   losses = []
   for _ in range(30):
